@@ -1,0 +1,277 @@
+//! The contract between the engine and a store. Read this file first.
+//!
+//! Everything is a **claim**: *this owner wants this resource in this mode for this lease*. A backend answers a few
+//! verbs on claims and knows nothing of waiting, tasks, guards or retries:
+//!
+//! - **acquire is a poll, the owner is the ticket, release is the cancel.** Owner ids are unique per hold, so every
+//!   verb is idempotent and a lost reply is answered by asking again: a holder that asks again is granted again, with
+//!   the same token; releasing twice is not an error.
+//! - A verb that returns `Err` has an **unknown** outcome. It is neither success nor failure; the engine asks again,
+//!   or releases, under the same owner.
+//! - A backend never sleeps to wait for a lock, never retries behind the engine's back for longer than one
+//!   reconnect, and spawns no task per lock.
+//! - Calls may be dropped at any await point and may overlap. The engine does not start a verb for an owner while an
+//!   `acquire` of the same owner is under way.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+
+use crate::error::{Error, Result};
+use crate::name::{ClientId, OwnerId, Resource, Token};
+use crate::signal::Signal;
+
+/// A store that can carry locks.
+///
+/// All methods are required: a default is convenient for the caller and a trap for the implementor.
+#[async_trait]
+pub trait Backend: fmt::Debug + Send + Sync + 'static {
+    /// What this backend can promise. Known without I/O.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Asks once. Repeating the same claim is the same question: a holder is granted again with the same token
+    /// and a new lease, a queued owner keeps its place.
+    async fn acquire(&self, claim: &Claim) -> Result<Attempt>;
+
+    /// Extends many holds in one round trip, in the order given. [`Renewal::Gone`] is definite.
+    /// A hold that has lapsed is never made again.
+    async fn renew(&self, claims: &[Claim]) -> Result<Vec<Renewal>>;
+
+    /// Gives up the hold or the place in the queue, and wakes those who wait.
+    async fn release(&self, claim: &Claim) -> Result<Released>;
+
+    /// Resolves once subscribed. The signal fires when asking again may help; it may fire needlessly.
+    async fn watch(&self, claim: &Claim) -> Result<Signal>;
+
+    /// Holders and waiters of one resource (one state, also when it is free) or of all held ones under a prefix.
+    async fn inspect(&self, scope: Scope<'_>) -> Result<Vec<State>>;
+
+    /// Ends every hold of a resource by force and raises the fence above their tokens in the same step.
+    /// `None` if nobody held it.
+    async fn break_hold(&self, resource: &Resource) -> Result<Option<Broken>>;
+
+    /// Gives back connections, files and the client's own record. Holds are not released.
+    async fn close(&self) -> Result<()>;
+}
+
+/// What an owner wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// What is to be locked.
+    pub resource: Resource,
+    /// Who asks; unique per hold.
+    pub owner: OwnerId,
+    /// How it is to be locked.
+    pub mode: Mode,
+    /// Whether a busy answer may leave a place in line behind.
+    pub queue: Queue,
+    /// For how long, unless renewed.
+    pub lease: Duration,
+    /// How many consecutive tokens the grant reserves, at least 1: the first is the grant's own, the others are for
+    /// handing the hold over inside the process. Always 1 where [`Capabilities::token_blocks`] is false.
+    pub tokens: u32,
+    /// The caller's words for [`Backend::inspect`]; stored only when given.
+    pub note: Option<Arc<str>>,
+}
+
+impl Claim {
+    /// The shortest lease.
+    pub const MIN_LEASE: Duration = Duration::from_millis(10);
+    /// The longest lease.
+    pub const MAX_LEASE: Duration = Duration::from_secs(24 * 60 * 60);
+    /// The longest note in bytes.
+    pub const MAX_NOTE_BYTES: usize = 4096;
+
+    /// Refuses a lease outside of 10 ms to 24 h.
+    pub fn check_lease(lease: Duration) -> Result<Duration> {
+        if (Self::MIN_LEASE..=Self::MAX_LEASE).contains(&lease) {
+            Ok(lease)
+        } else {
+            Err(Error::config(format!("a lease of {lease:?}"), "is out of range", "10ms to 24h"))
+        }
+    }
+
+    /// Refuses a note of more than 4096 bytes.
+    pub fn check_note(note: &str) -> Result<Arc<str>> {
+        if note.len() <= Self::MAX_NOTE_BYTES {
+            Ok(note.into())
+        } else {
+            Err(Error::config(format!("a note of {} bytes", note.len()), "is too long", "up to 4096 bytes"))
+        }
+    }
+
+    /// The lease in whole milliseconds.
+    #[must_use]
+    pub fn lease_millis(&self) -> u64 {
+        u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// How a resource is locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Mode {
+    /// By one owner alone.
+    Exclusive,
+}
+
+/// What a busy answer leaves behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Queue {
+    /// Nothing: the caller will not wait.
+    Never,
+    /// A place in line, where the store keeps one.
+    Allowed,
+}
+
+/// The answer to [`Backend::acquire`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Attempt {
+    /// The owner holds the resource.
+    Granted {
+        /// The (first) fencing token of this grant.
+        token: Token,
+        /// Counted from before the request was sent.
+        valid_for: Duration,
+    },
+    /// Somebody else does.
+    Busy {
+        /// Ask again after this long even if no signal fires: what a lost notification costs at most.
+        poll_within: Duration,
+        /// The present holder as the store writes it, where the answer tells.
+        holder: Option<String>,
+    },
+}
+
+/// The answer to [`Backend::renew`], per claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Renewal {
+    /// The hold goes on.
+    Extended {
+        /// Counted from before the request was sent.
+        valid_for: Duration,
+    },
+    /// The hold is no more: expired, broken, or lost by the store.
+    Gone,
+}
+
+/// The answer to [`Backend::release`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Released {
+    /// The hold was given up now.
+    Yes,
+    /// There was no such hold (any more).
+    NotHeld,
+}
+
+/// What [`Backend::inspect`] looks at.
+#[derive(Debug, Clone, Copy)]
+pub enum Scope<'a> {
+    /// One resource.
+    One(&'a Resource),
+    /// All held resources whose names start so.
+    Prefix(&'a str),
+}
+
+/// What a store knows of one resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    /// The resource.
+    pub resource: Resource,
+    /// Who holds it; empty if it is free.
+    pub holders: Vec<Holder>,
+    /// How many wait, as far as the store can see: owners or client processes. `None` if it cannot.
+    pub waiting: Option<u32>,
+    /// The last token known for the name, also of earlier holders.
+    pub fence: Option<Token>,
+}
+
+/// One holder of a resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// The owner as the store writes it; other libraries on the same store have forms of their own.
+    pub owner: String,
+    /// The token; the largest one reserved, if several were. `None` for holders that have none.
+    pub token: Option<Token>,
+    /// Since when.
+    pub since: Option<SystemTime>,
+    /// How long it will hold if it is not renewed.
+    pub expires_in: Option<Duration>,
+    /// The holder's note, or else what its client said of itself.
+    pub note: Option<String>,
+}
+
+/// What [`Backend::break_hold`] ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    /// Those who held.
+    pub holders: Vec<Holder>,
+    /// The fence now: larger than the tokens of all of them, smaller than the next grant's.
+    pub fence: Token,
+}
+
+/// A client as others see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Client {
+    /// Its identity.
+    pub id: ClientId,
+    /// What it says of itself, by default `host pid program`.
+    pub about: Arc<str>,
+}
+
+/// What a backend can promise, with the options it was made with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The store's name in errors and labels.
+    pub backend: &'static str,
+    /// Who can share its locks.
+    pub reach: Reach,
+    /// Whether a grant can reserve more than one token.
+    pub token_blocks: bool,
+    /// Whether a busy answer to [`Queue::Allowed`] leaves a place in line, which a release must give up.
+    pub queues: bool,
+    /// Whether [`Backend::watch`] costs no round trip: then the engine watches before it asks, and saves the second
+    /// question that closes the gap between a busy answer and the subscription.
+    pub watch_first: bool,
+    /// What a lock survives.
+    pub safety: Safety,
+}
+
+/// Who can share a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// The tasks and threads of one process.
+    Process,
+    /// The processes of one machine.
+    Machine,
+    /// Whoever reaches the server.
+    Network,
+}
+
+/// What a lock on this store survives, and what only the fence survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Safety {
+    /// A holder that is paused past its lease and goes on.
+    pub holder_pause: Survival,
+    /// The store's process is killed and comes back.
+    pub store_restart: Survival,
+    /// The store's machine loses power.
+    pub power_loss: Survival,
+    /// The store's wall clock is set.
+    pub clock_jump: Survival,
+}
+
+/// How much is left after a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Survival {
+    /// Holds go on: nobody else gets in.
+    Lock,
+    /// Two may believe that they hold it; the tokens still tell them apart.
+    FenceOnly,
+    /// Holders and store go down together.
+    Together,
+    /// Nothing is promised.
+    Nothing,
+}

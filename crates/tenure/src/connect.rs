@@ -1,0 +1,159 @@
+//! URL to backend: a static table of schemes, with strict options.
+//!
+//! | URL | store | options |
+//! |---|---|---|
+//! | `memory:` | this process | |
+//! | `sqlite:` | the user's file in the state directory: all processes of one machine | |
+//! | `sqlite:/path/to/file` | another file | |
+//! | `redis://[user:password@]host[:port][/db]` | a Redis server | `layout`, `token_ttl`, `wake` |
+//! | `rediss://…` | the same over TLS, always verified | the same, `ca` |
+//! | `redis+unix:///path/to/socket` | the same over a unix socket | the same, `db`, `user`, `pass` |
+//!
+//! Every URL takes `lease` (default `30s`), `timeout` (default `3s`) and `prefix` (put before every name). An unknown
+//! option is an error that names the known ones.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use percent_encoding::percent_decode_str;
+
+use crate::backend::{Backend, Client};
+use crate::backends::prefixed::Prefixed;
+use crate::clock::Clock;
+use crate::duration;
+use crate::error::{Error, Result};
+
+/// What a backend needs beside its URL.
+#[derive(Debug, Clone)]
+pub(crate) struct Context {
+    pub(crate) client: Client,
+    pub(crate) clock: Clock,
+    pub(crate) timeout: Duration,
+}
+
+type Open = fn(Address, Context) -> BoxFuture<'static, Result<Arc<dyn Backend>>>;
+
+/// A row of the table.
+pub(crate) struct Scheme {
+    name: &'static str,
+    feature: &'static str,
+    options: &'static [&'static str],
+    /// Absent when the feature is.
+    open: Option<Open>,
+}
+
+/// What a backend is given of its URL: all but the options that it shares with the others.
+#[cfg_attr(not(any(feature = "redis", feature = "sqlite")), expect(dead_code, reason = "memory has no address"))]
+pub(crate) struct Address {
+    pub(crate) scheme: &'static str,
+    pub(crate) rest: String,
+    pub(crate) options: Options,
+}
+
+const COMMON: [&str; 3] = ["lease", "timeout", "prefix"];
+const REDIS: &[&str] = &["layout", "token_ttl", "wake"];
+
+#[cfg(feature = "redis")]
+const OPEN_REDIS: Option<Open> = Some(crate::backends::redis::open);
+#[cfg(not(feature = "redis"))]
+const OPEN_REDIS: Option<Open> = None;
+#[cfg(feature = "sqlite")]
+const OPEN_SQLITE: Option<Open> = Some(crate::backends::sqlite::open);
+#[cfg(not(feature = "sqlite"))]
+const OPEN_SQLITE: Option<Open> = None;
+
+static SCHEMES: [Scheme; 5] = [
+    Scheme { name: "memory", feature: "", options: &[], open: Some(crate::backends::memory::open) },
+    Scheme { name: "sqlite", feature: "sqlite", options: &[], open: OPEN_SQLITE },
+    Scheme { name: "redis", feature: "redis", options: REDIS, open: OPEN_REDIS },
+    Scheme { name: "rediss", feature: "redis", options: &["layout", "token_ttl", "wake", "ca"], open: OPEN_REDIS },
+    Scheme {
+        name: "redis+unix",
+        feature: "redis",
+        options: &["layout", "token_ttl", "wake", "db", "user", "pass"],
+        open: OPEN_REDIS,
+    },
+];
+
+/// The URL schemes that this build knows, whether compiled in or not.
+pub fn schemes() -> impl Iterator<Item = &'static str> {
+    SCHEMES.iter().map(|s| s.name)
+}
+
+/// A URL, taken apart and checked.
+pub(crate) struct Target {
+    pub(crate) scheme: &'static Scheme,
+    pub(crate) rest: String,
+    pub(crate) options: Options,
+}
+
+pub(crate) fn parse(url: &str) -> Result<Target> {
+    let known = || schemes().map(|s| format!("{s}:")).collect::<Vec<_>>().join(", ");
+    // The rest of a URL may hold a password and stays out of every error.
+    let Some((name, rest)) = url.split_once(':') else {
+        return Err(Error::config("the URL", "has no scheme", known()));
+    };
+    let shown: String = name.chars().take(32).collect();
+    let Some(scheme) = SCHEMES.iter().find(|s| s.name == name) else {
+        return Err(Error::config(format!("the URL scheme {shown:?}"), "is unknown", known()));
+    };
+    if scheme.open.is_none() {
+        let fix = format!("builds with the feature {:?}", scheme.feature);
+        return Err(Error::config(format!("the URL scheme {shown:?}"), "is not compiled in", fix));
+    }
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    Ok(Target { scheme, rest: rest.to_owned(), options: Options::parse(query, scheme)? })
+}
+
+pub(crate) async fn open(target: Target, context: Context) -> Result<Arc<dyn Backend>> {
+    let Target { scheme, rest, mut options } = target;
+    let Some(open) = scheme.open else { return Err(Error::Closed) };
+    let prefix = options.take("prefix");
+    let backend = open(Address { scheme: scheme.name, rest, options }, context).await?;
+    match prefix {
+        Some(prefix) => Ok(Arc::new(Prefixed::new(prefix, backend)?)),
+        None => Ok(backend),
+    }
+}
+
+/// The options of one URL. Values may be secrets: they are in no `Debug` and no error.
+pub(crate) struct Options(Vec<(&'static str, String)>);
+
+impl Options {
+    fn parse(query: &str, scheme: &'static Scheme) -> Result<Self> {
+        let allowed = || COMMON.iter().chain(scheme.options).copied().collect::<Vec<_>>().join(", ");
+        let mut options: Vec<(&'static str, String)> = Vec::new();
+        for pair in query.split('&').filter(|p| !p.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let shown: String = key.chars().take(32).collect();
+            let asked = || format!("the option {shown:?} of {}:", scheme.name);
+            let Some(key) = COMMON.iter().chain(scheme.options).find(|known| **known == key) else {
+                return Err(Error::config(asked(), "is unknown", allowed()));
+            };
+            if options.iter().any(|(k, _)| k == key) {
+                return Err(Error::config(asked(), "is given twice", "each option once"));
+            }
+            let value = decode(value).ok_or_else(|| Error::config(asked(), "is not UTF-8", "UTF-8, percent-encoded"))?;
+            if value.is_empty() {
+                return Err(Error::config(asked(), "has no value", "option=value"));
+            }
+            options.push((key, value));
+        }
+        Ok(Self(options))
+    }
+
+    pub(crate) fn take(&mut self, name: &str) -> Option<String> {
+        let at = self.0.iter().position(|(k, _)| *k == name)?;
+        Some(self.0.swap_remove(at).1)
+    }
+
+    pub(crate) fn duration(&mut self, name: &str) -> Result<Option<Duration>> {
+        self.take(name).map(|text| duration::parse(&text)).transpose()
+    }
+}
+
+/// Undoes percent-encoding; `None` if the result is not UTF-8.
+pub(crate) fn decode(text: &str) -> Option<String> {
+    percent_decode_str(text).decode_utf8().ok().map(std::borrow::Cow::into_owned)
+}

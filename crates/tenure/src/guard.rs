@@ -1,0 +1,269 @@
+//! [`Guard`]: the proof of a hold, and [`Lost`]: the news that it is no more.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::hold::{Ended, Hold};
+use crate::keeper::Keeper;
+use crate::name::{OwnerId, Resource, Token};
+
+/// A lock that is held. Dropping it gives the lock back, in the background.
+///
+/// Every guard carries a fencing [token](Self::token). Three states: [held, unsure, lost](State); lost is final.
+///
+/// # What drop does
+/// The last guard of a hold hands the release to the locker's background thread: drop never blocks, never panics, and
+/// works outside of a runtime and after one has ended. **Release on drop is not immediate**: use
+/// [`release`](Self::release) to wait for it, or [`Locker::close`](crate::Locker::close) before the process exits.
+#[must_use = "dropping the guard gives the lock back at once"]
+#[clippy::has_significant_drop]
+pub struct Guard {
+    held: Arc<Held>,
+}
+
+/// What gives the hold back when its last guard goes.
+pub(crate) struct Held {
+    hold: Arc<Hold>,
+    keeper: Keeper,
+}
+
+impl Held {
+    pub(crate) fn new(hold: Arc<Hold>, keeper: Keeper) -> Self {
+        Self { hold, keeper }
+    }
+
+    pub(crate) fn hold(&self) -> &Arc<Hold> {
+        &self.hold
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.keeper.give_back(&self.hold, None);
+    }
+}
+
+/// How certain a guard is of its hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Granted, and renewed in time.
+    Held,
+    /// A renewal is overdue or the store does not answer; still valid until the deadline.
+    Unsure,
+    /// Over. Never taken back.
+    Lost,
+}
+
+/// The hold was lost: stop writing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the lock {resource:?} (token {token}) was lost: {reason}")]
+pub struct Lost {
+    /// What was locked.
+    pub resource: Resource,
+    /// The token of the lost hold.
+    pub token: Token,
+    /// Why.
+    pub reason: LostReason,
+}
+
+/// Why a hold was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LostReason {
+    /// The store did not confirm a renewal before the lease ended, or this process stood still.
+    Expired,
+    /// The store says that the hold is gone: broken by force, deleted, or lost in a restart.
+    Revoked,
+    /// A fixed lease came to its end.
+    LeaseEnded,
+    /// It was held longer than `max_hold` allows.
+    MaxHold,
+    /// The locker was closed while the guard was alive.
+    Closed,
+}
+
+impl fmt::Display for LostReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "the lease ended before a renewal was confirmed",
+            Self::Revoked => "the store says that the hold is gone",
+            Self::LeaseEnded => "its fixed lease ended",
+            Self::MaxHold => "it was held longer than max_hold",
+            Self::Closed => "the locker was closed",
+        })
+    }
+}
+
+impl Guard {
+    pub(crate) fn new(held: Held) -> Self {
+        Self { held: Arc::new(held) }
+    }
+
+    pub(crate) fn from_shared(held: Arc<Held>) -> Self {
+        Self { held }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Held> {
+        &self.held
+    }
+
+    fn hold(&self) -> &Arc<Hold> {
+        &self.held.hold
+    }
+
+    /// The fencing token: larger than that of every earlier holder. Send it along with each write.
+    #[must_use]
+    pub fn token(&self) -> Token {
+        self.hold().token
+    }
+
+    /// What is locked.
+    #[must_use]
+    pub fn resource(&self) -> &Resource {
+        &self.hold().claim.resource
+    }
+
+    /// The owner as the store knows it.
+    #[must_use]
+    pub fn owner_id(&self) -> OwnerId {
+        self.hold().claim.owner
+    }
+
+    /// Whether the lock is held at this moment. A wait-free read of the lease clock; once false, always false.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.hold().is_valid()
+    }
+
+    /// [`is_valid`](Self::is_valid) for the `?` operator.
+    pub fn check(&self) -> Result<(), Lost> {
+        if self.is_valid() { Ok(()) } else { Err(self.watcher().why()) }
+    }
+
+    /// Held, unsure or lost.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.hold().state()
+    }
+
+    /// How long the hold is valid without another renewal; zero when it is lost.
+    #[must_use]
+    pub fn expires_in(&self) -> Duration {
+        self.hold().expires_in()
+    }
+
+    /// How many guards share this hold by re-entry.
+    #[must_use]
+    pub fn hold_count(&self) -> usize {
+        Arc::strong_count(&self.held)
+    }
+
+    /// Another guard of the same hold, with the same token and without a round trip. The lock is given back when the
+    /// last of them goes.
+    pub fn reenter(&self) -> Result<Self, Lost> {
+        self.check()?;
+        Ok(Self { held: Arc::clone(&self.held) })
+    }
+
+    /// Resolves when the lock is lost: at the deadline at the latest, whatever the network does.
+    ///
+    /// # Cancel safety
+    /// Safe: nothing is missed.
+    pub async fn lost(&self) -> Lost {
+        match self.hold().wait_for_end().await {
+            Ended::Lost(lost) => lost,
+            // Not reached while a guard is alive.
+            Ended::Released => self.hold().loss(LostReason::Closed),
+        }
+    }
+
+    /// An owned view of the hold for other tasks and threads. It does not keep the lock.
+    #[must_use]
+    pub fn watcher(&self) -> Watcher {
+        Watcher { hold: Arc::clone(self.hold()) }
+    }
+
+    /// Runs a future under the lock and drops it the moment the lock is lost. `Ok` means that the lock was held from
+    /// beginning to end.
+    ///
+    /// # Cancel safety
+    /// As safe as the future that it runs.
+    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
+        let mut work = pin!(work);
+        let mut lost = pin!(self.lost());
+        std::future::poll_fn(|cx| {
+            // A process that stood still must not get one more step of work done.
+            if let Poll::Ready(lost) = lost.as_mut().poll(cx) {
+                return Poll::Ready(Err(lost));
+            }
+            let Poll::Ready(done) = work.as_mut().poll(cx) else { return Poll::Pending };
+            Poll::Ready(self.check().map(|()| done))
+        })
+        .await
+    }
+
+    /// Gives the lock back and waits until the store has confirmed it. With other guards of the same hold alive, only
+    /// this one goes.
+    ///
+    /// An error says that the hold was lost before, or that the store cannot be reached; the release goes on in the
+    /// background then, until the lease has ended.
+    ///
+    /// # Cancel safety
+    /// Safe: the release goes on in the background.
+    pub async fn release(self) -> Result<()> {
+        // Other guards keep the hold.
+        let Some(held) = Arc::into_inner(self.held) else { return Ok(()) };
+        let (done, confirmed) = tokio::sync::oneshot::channel();
+        held.keeper.give_back(&held.hold, Some(done));
+        drop(held);
+        confirmed.await.unwrap_or(Err(Error::Closed))
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard")
+            .field("resource", self.resource())
+            .field("token", &self.token())
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A view of a hold that does not keep it: for the task that must stop when the lock is lost.
+#[derive(Debug, Clone)]
+pub struct Watcher {
+    hold: Arc<Hold>,
+}
+
+impl Watcher {
+    /// As [`Guard::is_valid`]; false also after a regular release.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.hold.is_valid()
+    }
+
+    /// Resolves when the hold is over: with `Some` when it was lost, with `None` when it was given back.
+    ///
+    /// # Cancel safety
+    /// Safe: nothing is missed.
+    pub async fn ended(&self) -> Option<Lost> {
+        match self.hold.wait_for_end().await {
+            Ended::Lost(lost) => Some(lost),
+            Ended::Released => None,
+        }
+    }
+
+    fn why(&self) -> Lost {
+        match self.hold.ended() {
+            Some(Ended::Lost(lost)) => lost.clone(),
+            // Between the two steps of the one that ends it.
+            _ => self.hold.loss(self.hold.expiry_reason()),
+        }
+    }
+}

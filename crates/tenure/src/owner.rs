@@ -1,0 +1,116 @@
+//! [`Owner`]: who re-enters. Nested `lock()` calls of one owner on one name share one hold.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::error::{Error, Result};
+use crate::guard::{Guard, Held};
+use crate::locker::Core;
+use crate::name::Resource;
+
+tokio::task_local! {
+    static CURRENT: Owner;
+}
+
+/// A handle that makes nested `lock()` calls of the same name return at once, with the same token.
+///
+/// Async tasks have no thread identity, so the owner is named: pass it with
+/// [`Mutex::owner`](crate::Mutex::owner), or run a future in its [`scope`](Self::scope). Clones are the same owner.
+///
+/// ```
+/// # async fn example() -> tenure::Result<()> {
+/// let locker = tenure::Locker::connect("memory:").await?;
+/// let owner = tenure::Owner::new();
+/// owner.scope(async {
+///     let outer = locker.mutex("order:7").lock().await?;
+///     let inner = locker.mutex("order:7").lock().await?; // does not block itself
+///     assert_eq!(outer.token(), inner.token());
+///     assert_eq!(outer.hold_count(), 2);
+///     tenure::Result::Ok(())
+/// }).await?;
+/// # locker.close().await
+/// # }
+/// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Owner(Arc<Mutex<HashMap<Key, Arc<Slot>>>>);
+
+/// A name of one locker; two lockers are two stores.
+type Key = (usize, Resource);
+
+/// One name of one owner. The async mutex makes concurrent calls of one owner wait for the first, then re-enter.
+#[derive(Debug, Default)]
+pub(crate) struct Slot {
+    held: tokio::sync::Mutex<Weak<Held>>,
+}
+
+impl Owner {
+    /// An owner that holds nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Runs a future in which every `lock()` is this owner's.
+    pub async fn scope<F: Future>(&self, work: F) -> F::Output {
+        CURRENT.scope(self.clone(), work).await
+    }
+
+    /// The owner of the scope that this code runs in.
+    #[must_use]
+    pub fn current() -> Option<Self> {
+        CURRENT.try_with(Clone::clone).ok()
+    }
+
+    pub(crate) fn slot(&self, core: &Arc<Core>, resource: &Resource) -> Arc<Slot> {
+        let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Forgets names that are neither held nor being asked for, so that an owner of many names does not grow.
+        if slots.len() >= 64 {
+            slots.retain(|_, slot| Arc::strong_count(slot) > 1 || slot.held.try_lock().is_ok_and(|h| h.strong_count() > 0));
+        }
+        let key = (Arc::as_ptr(core).addr(), resource.clone());
+        Arc::clone(slots.entry(key).or_default())
+    }
+}
+
+impl Slot {
+    /// The hold to re-enter, or the right to acquire one.
+    pub(crate) async fn enter(&self) -> Result<Entered<'_>> {
+        let held = self.held.lock().await;
+        entered(held)
+    }
+
+    /// As [`enter`](Self::enter), but `None` while another call of the same owner is acquiring.
+    pub(crate) fn try_enter(&self) -> Result<Option<Entered<'_>>> {
+        self.held.try_lock().ok().map(entered).transpose()
+    }
+}
+
+/// What an owner finds at a name.
+pub(crate) enum Entered<'a> {
+    /// Its own hold.
+    Again(Guard),
+    /// No hold; the place to note one.
+    First(Place<'a>),
+}
+
+pub(crate) struct Place<'a>(tokio::sync::MutexGuard<'a, Weak<Held>>);
+
+impl Place<'_> {
+    pub(crate) fn note(mut self, guard: &Guard) {
+        *self.0 = Arc::downgrade(guard.shared());
+    }
+}
+
+fn entered(held: tokio::sync::MutexGuard<'_, Weak<Held>>) -> Result<Entered<'_>> {
+    match held.upgrade() {
+        // Entering a hold that is lost would look like a lock and be none.
+        Some(shared) => {
+            let guard = Guard::from_shared(shared);
+            guard.check().map_err(Error::Lost)?;
+            Ok(Entered::Again(guard))
+        }
+        None => Ok(Entered::First(Place(held))),
+    }
+}

@@ -1,0 +1,137 @@
+//! [`Hub`] and [`Signal`]: many waiters, one subscription.
+//!
+//! A backend owns one hub. What wakes waiters (a push, a pipe, a local release) calls [`Hub::fire`]; a backend
+//! that must tell its server what it listens to learns the first and the last listener of a key.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+/// Resolves when asking again may help. A firing between two waits is not lost.
+#[derive(Debug)]
+pub struct Signal {
+    seen: watch::Receiver<u64>,
+    // Dropped last: unsubscribes.
+    _listener: Listener,
+}
+
+impl Signal {
+    /// Waits for the next firing that this signal has not reported yet.
+    ///
+    /// # Cancel safety
+    /// A firing is reported by the next call if this one is dropped.
+    pub async fn fired(&mut self) {
+        if self.seen.changed().await.is_err() {
+            // The hub is gone with its backend; nothing will fire any more and the caller's poll decides.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+type OnLast = dyn Fn(&str) + Send + Sync;
+
+/// The listeners of one backend, by key.
+#[derive(Clone)]
+pub struct Hub(Arc<Shared>);
+
+struct Shared {
+    topics: Mutex<HashMap<Arc<str>, Topic>>,
+    on_last: Option<Box<OnLast>>,
+}
+
+struct Topic {
+    listeners: usize,
+    version: watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+struct Listener {
+    key: Arc<str>,
+    hub: Hub,
+}
+
+impl Default for Hub {
+    fn default() -> Self {
+        Self(Arc::new(Shared { topics: Mutex::default(), on_last: None }))
+    }
+}
+
+impl Hub {
+    /// A hub that tells when the last listener of a key has gone.
+    pub fn with_on_last(on_last: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Shared { topics: Mutex::default(), on_last: Some(Box::new(on_last)) }))
+    }
+
+    /// Listens to a key. The flag says whether this is its first listener.
+    #[must_use]
+    pub fn listen(&self, key: &str) -> (Signal, bool) {
+        let key: Arc<str> = key.into();
+        let mut topics = self.topics();
+        let (seen, first) = match topics.entry(Arc::clone(&key)) {
+            Entry::Occupied(mut e) => {
+                e.get_mut().listeners += 1;
+                (e.get().version.subscribe(), false)
+            }
+            Entry::Vacant(e) => {
+                let topic = e.insert(Topic { listeners: 1, version: watch::Sender::new(0) });
+                (topic.version.subscribe(), true)
+            }
+        };
+        drop(topics);
+        (Signal { seen, _listener: Listener { key, hub: self.clone() } }, first)
+    }
+
+    /// Wakes the listeners of a key.
+    pub fn fire(&self, key: &str) {
+        if let Some(topic) = self.topics().get(key) {
+            topic.version.send_modify(|v| *v = v.wrapping_add(1));
+        }
+    }
+
+    /// Wakes everybody: after a reconnect nobody knows what was missed.
+    pub fn fire_all(&self) {
+        for topic in self.topics().values() {
+            topic.version.send_modify(|v| *v = v.wrapping_add(1));
+        }
+    }
+
+    /// The keys that somebody listens to.
+    #[must_use]
+    pub fn keys(&self) -> Vec<Arc<str>> {
+        self.topics().keys().map(Arc::clone).collect()
+    }
+
+    /// Whether somebody listens to this key.
+    #[must_use]
+    pub fn listens(&self, key: &str) -> bool {
+        self.topics().contains_key(key)
+    }
+
+    fn topics(&self) -> MutexGuard<'_, HashMap<Arc<str>, Topic>> {
+        self.0.topics.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Hub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hub").field("keys", &self.topics().len()).finish()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let mut topics = self.hub.topics();
+        let Some(topic) = topics.get_mut(&self.key) else { return };
+        topic.listeners -= 1;
+        if topic.listeners == 0 {
+            topics.remove(&self.key);
+            drop(topics);
+            if let Some(on_last) = &self.hub.0.on_last {
+                on_last(&self.key);
+            }
+        }
+    }
+}

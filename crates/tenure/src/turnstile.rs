@@ -1,0 +1,129 @@
+//! The in-process queue: however many tasks want one name, one of them asks the store. First come, first served.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+use crate::guard::Held;
+use crate::hold::Terms;
+use crate::name::Resource;
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Turnstile(Arc<Mutex<HashMap<Resource, Lane>>>);
+
+/// A name that somebody of this process holds or asks for.
+#[derive(Debug, Default)]
+struct Lane {
+    waiting: VecDeque<Waiter>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    terms: Terms,
+    pass: oneshot::Sender<Pass>,
+}
+
+/// What the one who waits is given.
+pub(crate) enum Pass {
+    /// The right to ask the store.
+    Turn(Turn),
+    /// The hold itself, handed over by the one before without a round trip.
+    Held(Held),
+}
+
+impl std::fmt::Debug for Pass {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Turn(_) => "Turn",
+            Self::Held(_) => "Held",
+        })
+    }
+}
+
+pub(crate) enum Entry {
+    Now(Turn),
+    Later(oneshot::Receiver<Pass>),
+}
+
+impl Turnstile {
+    /// Takes the turn, or a place in line.
+    pub(crate) fn enter(&self, resource: &Resource, terms: &Terms) -> Entry {
+        let mut lanes = self.lanes();
+        if let Some(lane) = lanes.get_mut(resource) {
+            let (pass, later) = oneshot::channel();
+            lane.waiting.push_back(Waiter { terms: terms.clone(), pass });
+            return Entry::Later(later);
+        }
+        lanes.insert(resource.clone(), Lane::default());
+        Entry::Now(Turn { resource: resource.clone(), stile: self.clone() })
+    }
+
+    /// Takes the turn only if nobody of this process has it.
+    pub(crate) fn try_enter(&self, resource: &Resource) -> Option<Turn> {
+        let mut lanes = self.lanes();
+        if lanes.contains_key(resource) {
+            return None;
+        }
+        lanes.insert(resource.clone(), Lane::default());
+        Some(Turn { resource: resource.clone(), stile: self.clone() })
+    }
+
+    fn lanes(&self) -> MutexGuard<'_, HashMap<Resource, Lane>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next one in line who still waits, if `fits`; the lane goes when nobody does.
+    fn next(&self, resource: &Resource, keep_lane: bool, fits: impl Fn(&Terms) -> bool) -> Option<Waiter> {
+        let mut lanes = self.lanes();
+        let lane = lanes.get_mut(resource)?;
+        while lane.waiting.front().is_some_and(|w| w.pass.is_closed()) {
+            lane.waiting.pop_front();
+        }
+        match lane.waiting.front() {
+            Some(next) if fits(&next.terms) => lane.waiting.pop_front(),
+            Some(_) => None,
+            None => {
+                if !keep_lane {
+                    lanes.remove(resource);
+                }
+                None
+            }
+        }
+    }
+}
+
+/// The right of this process's one contender for a name. Dropping it lets the next one in line ask the store.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    resource: Resource,
+    stile: Turnstile,
+}
+
+impl Turn {
+    /// How many wait behind this one.
+    pub(crate) fn waiting(&self) -> usize {
+        self.stile.lanes().get(&self.resource).map_or(0, |lane| lane.waiting.len())
+    }
+
+    /// Gives a hold to the next in line whose terms allow it. The turn stays with the hold.
+    pub(crate) fn hand_over(&self, terms: &Terms, mut make: impl FnMut(Terms) -> Held) -> bool {
+        while let Some(next) = self.stile.next(&self.resource, true, |t| terms.allow_hand_over(t)) {
+            // A waiter that left in this moment gives its hold back through `Held`'s drop, and is asked for here.
+            if next.pass.send(Pass::Held(make(next.terms))).is_ok() {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Some(next) = self.stile.next(&self.resource, false, |_| true) {
+            let turn = Self { resource: self.resource.clone(), stile: self.stile.clone() };
+            // A waiter that left in this moment drops the turn, which passes it on to the next.
+            std::mem::drop(next.pass.send(Pass::Turn(turn)));
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! The one acquire loop: asks, waits to be woken, asks again; cancel-safe on every backend.
+//!
+//! It runs as a task of the locker's runtime. The caller's future only waits for the answer, so it may live on any
+//! executor and be dropped at any point: the task notices, lets the call under way end, and undoes what it did.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tracing::debug;
+
+use crate::backend::{Attempt, Claim, Mode, Queue};
+use crate::clock::{Instant, deadline};
+use crate::error::{Error, Fault, Result};
+use crate::guard::{Guard, Held};
+use crate::hold::{Hold, Terms};
+use crate::keeper::bounded;
+use crate::locker::Core;
+use crate::name::Resource;
+use crate::turnstile::{Entry, Pass, Turn};
+
+/// The most tokens that one grant reserves, and so the most hand-overs inside a process in a row.
+const MAX_TOKENS: usize = 16;
+
+/// How long the caller is willing to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Ask once.
+    None,
+    Until(Instant),
+    Endless,
+}
+
+impl Patience {
+    pub(crate) fn bound(self) -> Instant {
+        match self {
+            Self::None | Self::Endless => Instant::from_nanos(u64::MAX),
+            Self::Until(when) => when,
+        }
+    }
+}
+
+/// What is wanted.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    pub(crate) resource: Resource,
+    pub(crate) terms: Terms,
+    pub(crate) patience: Patience,
+}
+
+type Answer = oneshot::Sender<Result<Option<Guard>>>;
+
+/// Starts an acquisition and returns where the answer will come. Dropping the receiver cancels it.
+pub(crate) fn start(core: &Arc<Core>, request: Request) -> oneshot::Receiver<Result<Option<Guard>>> {
+    let (answer, receiver) = oneshot::channel();
+    let core = Arc::clone(core);
+    core.clone().runtime.spawn(async move {
+        let _busy = core.begin();
+        Contender { core: &core, request, answer: Some(answer), asked: core.settings.clock.now(), busy: false }.run().await;
+    });
+    receiver
+}
+
+struct Contender<'a> {
+    core: &'a Arc<Core>,
+    request: Request,
+    /// Taken when the caller has been answered.
+    answer: Option<Answer>,
+    asked: Instant,
+    /// Whether the store's last answer was that somebody else has it.
+    busy: bool,
+}
+
+/// Why a wait ended.
+enum Woken {
+    /// Ask (again).
+    Go,
+    /// The time is up, the caller has gone, or the locker is closing.
+    Stop,
+}
+
+impl Contender<'_> {
+    async fn run(mut self) {
+        self.core.settings.counters.waiting.up();
+        let pass = self.pass().await;
+        match pass {
+            Some(Pass::Turn(turn)) => self.contend(turn).await,
+            Some(Pass::Held(held)) => self.grant(held),
+            None => self.reply(Ok(None)),
+        }
+        self.core.settings.counters.waiting.down();
+    }
+
+    /// Waits for this process's turn.
+    async fn pass(&mut self) -> Option<Pass> {
+        let Request { resource, terms, patience } = &self.request;
+        if *patience == Patience::None {
+            return self.core.turnstile.try_enter(resource).map(Pass::Turn);
+        }
+        match self.core.turnstile.enter(resource, terms) {
+            Entry::Now(turn) => Some(Pass::Turn(turn)),
+            Entry::Later(mut later) => {
+                let mut got = None;
+                let wait = async { got = (&mut later).await.ok() };
+                match self.unless_stopped(wait).await {
+                    Woken::Go => got,
+                    // Whatever came in this moment goes back by being dropped.
+                    Woken::Stop => None,
+                }
+            }
+        }
+    }
+
+    async fn contend(&mut self, turn: Turn) {
+        let Core { settings, capabilities, owners, keeper, .. } = &**self.core;
+        let Request { resource, terms, patience } = self.request.clone();
+        let behind = if capabilities.token_blocks { turn.waiting().min(MAX_TOKENS - 1) } else { 0 };
+        let claim = Claim {
+            resource,
+            owner: owners.next(),
+            mode: Mode::Exclusive,
+            queue: if patience == Patience::None { Queue::Never } else { Queue::Allowed },
+            lease: terms.lease,
+            tokens: u32::try_from(behind).unwrap_or(0) + 1,
+            note: terms.note.clone(),
+        };
+        let mut signal = None;
+        let mut failures = 0_u32;
+        // Whether the store may know this owner: then it must be told to forget it.
+        let mut residue = false;
+        let outcome = loop {
+            if signal.is_none() && capabilities.watch_first && patience != Patience::None {
+                signal = self.watch(&claim).await;
+            }
+            let sent = settings.clock.now();
+            let error = match self.ask(&claim).await {
+                Ok(Attempt::Granted { token, valid_for }) => {
+                    let until = deadline(sent, valid_for, settings.drift);
+                    let hold = Hold::new(claim.clone(), token, terms.clone(), settings.clock.clone(), sent, until);
+                    if hold.is_valid() {
+                        settings.counters.granted.up();
+                        return self.grant(keeper.keep(hold, turn, until));
+                    }
+                    // The answer took longer than the lease. Asking again is the same question.
+                    let backend = capabilities.backend;
+                    let late = format!("granted for {valid_for:?}, but the answer came too late");
+                    Error::unavailable(backend, "acquiring", Fault::Timeout, late)
+                }
+                Ok(Attempt::Busy { poll_within, .. }) => {
+                    failures = 0;
+                    self.busy = true;
+                    residue |= capabilities.queues && claim.queue == Queue::Allowed;
+                    if patience == Patience::None {
+                        break Ok(None);
+                    }
+                    let woken = match &mut signal {
+                        Some(signal) => self.unless_stopped(timeout(poll_within, signal.fired())).await,
+                        None => {
+                            signal = self.watch(&claim).await;
+                            // Asks once more at once: the lock may have become free before the subscription stood.
+                            // Without one, polls.
+                            let pause = if signal.is_some() { Duration::ZERO } else { poll_within };
+                            self.unless_stopped(tokio::time::sleep(pause)).await
+                        }
+                    };
+                    match woken {
+                        Woken::Go => continue,
+                        Woken::Stop => break Ok(None),
+                    }
+                }
+                Err(e) => e,
+            };
+            residue = true;
+            self.busy = false;
+            failures += 1;
+            settings.counters.errors.up();
+            debug!(resource = ?claim.resource, %error, failures, "acquire failed");
+            let attempts = if patience == Patience::None { 2 } else { settings.retry.attempts };
+            if !error.is_transient() || failures >= attempts {
+                break Err(error);
+            }
+            let pause = if patience == Patience::None { Duration::ZERO } else { settings.retry.pause(failures) };
+            if matches!(self.unless_stopped(tokio::time::sleep(pause)).await, Woken::Stop) {
+                break Err(error);
+            }
+        };
+        drop(signal);
+        self.reply(outcome);
+        if residue {
+            keeper.forget(claim, turn);
+        }
+    }
+
+    /// One question. If the caller's time is up first, the caller is answered; the call is still seen to its end, so
+    /// that the release that follows cannot overtake it.
+    async fn ask(&mut self, claim: &Claim) -> Result<Attempt> {
+        let core = self.core;
+        let backend = &core.settings.backend;
+        let mut call = std::pin::pin!(bounded(core.settings.timeout, &**backend, "acquiring", backend.acquire(claim)));
+        let mut result = None;
+        match self.unless_stopped(async { result = Some((&mut call).await) }).await {
+            Woken::Go => {}
+            Woken::Stop => {
+                let backend = core.capabilities.backend;
+                let late = || Error::unavailable(backend, "acquiring", Fault::Timeout, "no answer before the wait was over");
+                self.reply(if self.busy { Ok(None) } else { Err(late()) });
+            }
+        }
+        match result {
+            Some(result) => result,
+            None => call.await,
+        }
+    }
+
+    async fn watch(&self, claim: &Claim) -> Option<crate::signal::Signal> {
+        let backend = &self.core.settings.backend;
+        bounded(self.core.settings.timeout, &**backend, "subscribing", backend.watch(claim)).await.ok()
+    }
+
+    /// Runs a wait until the caller's time is up, the caller has gone or the locker closes.
+    async fn unless_stopped(&mut self, wait: impl Future<Output = ()>) -> Woken {
+        let clock = &self.core.settings.clock;
+        let left = self.request.patience.bound().since(clock.now());
+        let mut closing = self.core.closed.subscribe();
+        let Some(answer) = &mut self.answer else { return Woken::Stop };
+        tokio::select! {
+            biased;
+            () = answer.closed() => Woken::Stop,
+            _ = closing.wait_for(|closed| *closed) => Woken::Stop,
+            () = wait => Woken::Go,
+            () = sleep_long(left) => Woken::Stop,
+        }
+    }
+
+    fn grant(&mut self, held: Held) {
+        let waited = self.core.settings.clock.now().since(self.asked);
+        self.core.settings.counters.waited(waited);
+        let hold = held.hold();
+        debug!(resource = ?hold.claim.resource, token = %hold.token, ?waited, "granted");
+        self.reply(Ok(Some(Guard::new(held))));
+    }
+
+    fn reply(&mut self, result: Result<Option<Guard>>) {
+        let Some(answer) = self.answer.take() else { return };
+        let result = match result {
+            Ok(None) | Err(_) if self.core.is_closed() => Err(Error::Closed),
+            other => other,
+        };
+        if matches!(result, Ok(None)) {
+            self.core.settings.counters.not_granted.up();
+        }
+        // A guard that nobody waits for any more is dropped, and so given back.
+        drop(answer.send(result));
+    }
+}
+
+async fn timeout(after: Duration, wait: impl Future<Output = ()>) {
+    drop(tokio::time::timeout(after, wait).await);
+}
+
+/// As tokio's sleep, which cannot reach the end of time.
+pub(crate) async fn sleep_long(d: Duration) {
+    if d > Duration::from_secs(365 * 24 * 60 * 60) {
+        std::future::pending().await
+    } else {
+        tokio::time::sleep(d).await;
+    }
+}
