@@ -154,16 +154,17 @@ fn system_now() -> Instant {
 pub(crate) struct Timer {
     clock: Clock,
     #[cfg(target_os = "linux")]
-    fd: Option<tokio::io::unix::AsyncFd<rustix::fd::OwnedFd>>,
+    fd: Option<tokio::net::unix::pipe::Receiver>,
     #[cfg(target_os = "linux")]
     armed: Option<Instant>,
 }
 
 #[cfg(target_os = "linux")]
-fn suspend_aware() -> Option<tokio::io::unix::AsyncFd<rustix::fd::OwnedFd>> {
+fn suspend_aware() -> Option<tokio::net::unix::pipe::Receiver> {
     use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
     let fd = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC).ok()?;
-    tokio::io::unix::AsyncFd::register(fd).ok()
+    // Tokio's pipe end is its only safe way to wait for a descriptor of one's own.
+    tokio::net::unix::pipe::Receiver::from_owned_fd_unchecked(fd).ok()
 }
 
 impl Timer {
@@ -192,11 +193,14 @@ impl Timer {
             self.armed = Some(when);
         }
         loop {
-            let mut ready = fd.readable().await.ok()?;
+            fd.readable().await.ok()?;
             let mut ticks = [0_u8; 8];
-            if let Ok(read) = ready.try_io(|fd| Ok(rustix::io::read(fd, &mut ticks)?)) {
-                self.armed = None;
-                return read.ok().map(drop);
+            match fd.try_read(&mut ticks) {
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
+                read => {
+                    self.armed = None;
+                    return read.ok().map(drop);
+                }
             }
         }
     }
