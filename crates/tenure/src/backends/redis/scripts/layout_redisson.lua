@@ -1,0 +1,14 @@
+-- Redisson's RLock: a hash of one field, the owner, with its hold count. Ours counts holds in the client: always 1.
+local function mine(key, owner) return redis.call('HEXISTS', key, owner) == 1 end
+local function take(key, owner, lease)
+  redis.call('HSET', key, owner, 1)
+  redis.call('PEXPIRE', key, lease)
+end
+-- The hash goes with its only field: no DEL needed.
+local function give(key, owner) return redis.call('HDEL', key, owner) == 1 end
+local function a_holder(key) return redis.call('HRANDFIELD', key) end
+local function holders(key)
+  -- A lock's hash is small; another's may hold millions of fields.
+  return redis.call('HLEN', key) <= 64 and redis.call('HKEYS', key) or {'?'}
+end
+local function is_owner(text) return string.match(text, '^[%x%-]+:%d+$') end
