@@ -3,6 +3,8 @@
 pub mod backend;
 pub mod backends;
 pub mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod connect;
 pub mod duration;
 mod error;

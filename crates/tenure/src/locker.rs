@@ -287,6 +287,13 @@ impl Builder {
         self.build(backend, client, runtime)
     }
 
+    /// As [`over`](Self::over), for a backend that knows its client.
+    #[cfg(feature = "conformance")]
+    pub(crate) fn over_as(self, backend: Arc<dyn Backend>, client: ClientId) -> Result<Locker> {
+        let runtime = self.runtime.clone().map_or_else(runtime::background, Ok)?;
+        self.build(backend, client, runtime)
+    }
+
     fn check(&self) -> Result<()> {
         Claim::check_lease(self.lease)?;
         if self.timeout.is_zero() {

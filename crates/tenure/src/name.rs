@@ -37,6 +37,12 @@ impl Resource {
     }
 }
 
+impl AsRef<str> for Resource {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
 impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

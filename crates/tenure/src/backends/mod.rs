@@ -1,5 +1,7 @@
 //! The stores, and decorators that are stores themselves.
 
+#[cfg(feature = "conformance")]
+pub mod faulty;
 pub mod memory;
 pub mod prefixed;
 #[cfg(feature = "redis")]

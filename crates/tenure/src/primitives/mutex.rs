@@ -16,7 +16,7 @@ use crate::wait::{self, Patience, Request};
 ///
 /// [`lock`](Self::lock), [`lock_within`](Self::lock_within) and [`try_lock`](Self::try_lock) keep the lock alive until
 /// the guard is dropped, unless [`lease_fixed`](Self::lease_fixed) was called. That somebody else has the lock is a
-/// value, not an error.
+/// value, not an error. The futures own what they need: they can be spawned.
 #[derive(Debug, Clone)]
 #[must_use = "a mutex does nothing until it is locked"]
 pub struct Mutex {
@@ -25,7 +25,7 @@ pub struct Mutex {
     lease: Duration,
     fixed: bool,
     max_hold: Option<Duration>,
-    note: Option<String>,
+    note: Option<Arc<str>>,
     owner: Option<Owner>,
 }
 
@@ -57,7 +57,7 @@ impl Mutex {
 
     /// Words for those who ask who holds the lock, up to 4096 bytes.
     pub fn note(mut self, note: impl Into<String>) -> Self {
-        self.note = Some(note.into());
+        self.note = Some(note.into().into());
         self
     }
 
@@ -71,33 +71,39 @@ impl Mutex {
     ///
     /// # Cancel safety
     /// Safe: dropping the future leaves neither a lock nor a place in line behind.
-    pub async fn lock(&self) -> Result<Guard> {
-        self.acquire(Patience::Endless).await?.ok_or(Error::Closed)
+    pub fn lock(&self) -> impl Future<Output = Result<Guard>> + Send + use<> {
+        let asked = self.clone();
+        async move { asked.acquire(Patience::Endless).await?.ok_or(Error::Closed) }
     }
 
     /// As [`lock`](Self::lock), for a limited time. `None`: somebody else had the lock all the time.
     ///
     /// # Cancel safety
     /// As [`lock`](Self::lock).
-    pub async fn lock_within(&self, wait: Duration) -> Result<Option<Guard>> {
-        let until = self.locker.core.settings.clock.now().after(wait);
-        self.acquire(Patience::Until(until)).await
+    pub fn lock_within(&self, wait: Duration) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+        let asked = self.clone();
+        async move {
+            let until = asked.locker.core.settings.clock.now().after(wait);
+            asked.acquire(Patience::Until(until)).await
+        }
     }
 
     /// Asks once. `None`: somebody else has the lock. An unavailable store is reported at once.
     ///
     /// # Cancel safety
     /// As [`lock`](Self::lock).
-    pub async fn try_lock(&self) -> Result<Option<Guard>> {
-        self.acquire(Patience::None).await
+    pub fn try_lock(&self) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+        let asked = self.clone();
+        async move { asked.acquire(Patience::None).await }
     }
 
     /// Who holds the lock and how many wait.
     ///
     /// # Cancel safety
     /// Safe: it only reads.
-    pub async fn inspect(&self) -> Result<State> {
-        self.locker.inspect(self.resource.clone()?).await
+    pub fn inspect(&self) -> impl Future<Output = Result<State>> + Send + use<> {
+        let asked = self.clone();
+        async move { asked.locker.inspect(asked.resource?).await }
     }
 
     /// Ends the hold of whoever has the lock, and raises the fence above its token in the same step: the broken holder
@@ -106,8 +112,9 @@ impl Mutex {
     ///
     /// # Cancel safety
     /// The break may or may not have happened.
-    pub async fn break_hold(&self) -> Result<Option<Broken>> {
-        self.locker.break_hold(self.resource.clone()?).await
+    pub fn break_hold(&self) -> impl Future<Output = Result<Option<Broken>>> + Send + use<> {
+        let asked = self.clone();
+        async move { asked.locker.break_hold(asked.resource?).await }
     }
 
     pub(crate) async fn acquire(&self, patience: Patience) -> Result<Option<Guard>> {

@@ -1,0 +1,298 @@
+//! The suite that every backend passes: one property per test, named as a sentence.
+//!
+//! A store joins with a [`Subject`]: how to make a new client of it, on which clock, with which lease. Each property of
+//! [`properties`] is run on it, and again through [`Faulty`]:
+//!
+//! ```
+//! # use tenure::conformance::{Subject, properties};
+//! for property in properties() {
+//!     println!("{}", property.name);
+//!     property.run_paused(Subject::memory);
+//! #   break;
+//! }
+//! ```
+
+mod claims;
+mod holds;
+mod waiting;
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::runtime::{Builder, Handle};
+
+use crate::backend::{Attempt, Backend, Claim, Client, Mode, Queue, Scope, State};
+use crate::backends::faulty::{Faulty, Plan};
+use crate::backends::memory::Memory;
+use crate::clock::Clock;
+use crate::connect;
+use crate::error::{Error, Result};
+use crate::locker::Locker;
+use crate::name::{ClientId, OwnerIds, Resource, Token};
+
+type Make = dyn Fn(Client) -> BoxFuture<'static, Result<Arc<dyn Backend>>> + Send + Sync;
+
+/// A store under test.
+#[derive(Clone)]
+pub struct Subject {
+    make: Arc<Make>,
+    clock: Clock,
+    /// Where lockers run; `None`: on the library's own thread.
+    runtime: Option<Handle>,
+    lease: Duration,
+    plan: Option<Plan>,
+    prefix: String,
+}
+
+impl fmt::Debug for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subject").field("lease", &self.lease).field("plan", &self.plan).finish_non_exhaustive()
+    }
+}
+
+/// One client of the store under test, below the engine.
+pub(crate) struct Peer {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) owners: OwnerIds,
+    lease: Duration,
+}
+
+/// One property.
+pub struct Property {
+    /// A sentence with underscores.
+    pub name: &'static str,
+    run: fn(Subject) -> BoxFuture<'static, ()>,
+}
+
+impl fmt::Debug for Property {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Property {
+    /// Checks the property in real time. Panics if it does not hold.
+    pub fn run(&self, subject: &Subject) {
+        Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .expect("a runtime")
+            .block_on((self.run)(subject.fresh()));
+    }
+
+    /// Checks the property on a paused clock, which makes all waiting immediate. For stores without I/O.
+    pub fn run_paused(&self, subject: impl FnOnce() -> Subject) {
+        let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
+        runtime.block_on(async { (self.run)(subject().fresh()).await });
+    }
+}
+
+macro_rules! properties {
+    ($($module:ident: $($name:ident)*;)*) => {
+        /// All properties.
+        #[must_use]
+        pub fn properties() -> Vec<Property> {
+            vec![$($(Property { name: stringify!($name), run: |subject| Box::pin($module::$name(subject)) },)*)*]
+        }
+    };
+}
+
+properties! {
+    claims:
+        a_free_lock_is_granted
+        a_held_lock_is_busy_for_others
+        a_retry_keeps_its_token
+        never_leaves_no_place_in_line
+        a_release_frees_the_lock
+        releasing_twice_is_not_an_error
+        a_stranger_cannot_release
+        a_lapsed_hold_is_gone_and_is_not_made_again
+        a_late_release_leaves_the_next_holder_alone
+        renewal_extends_a_hold
+        renewals_are_answered_in_order
+        tokens_grow_in_grant_order
+        a_block_of_tokens_is_skipped_by_the_next_grant
+        a_release_fires_the_signal
+        a_break_ends_the_hold_and_raises_the_fence
+        breaking_a_free_lock_breaks_nothing
+        inspect_shows_holder_token_note_and_time_left
+        inspect_lists_held_names_under_a_literal_prefix
+        names_of_all_kinds_are_kept_apart
+        a_given_up_claim_leaves_nothing;
+    holds:
+        a_lock_is_kept_alive_past_its_lease
+        a_fixed_lease_ends_and_says_so
+        max_hold_ends_a_forgotten_guard
+        a_broken_hold_is_told
+        a_lost_hold_is_never_valid_again
+        run_drops_its_future_on_loss
+        a_dropped_guard_gives_the_lock_back
+        an_owner_reenters_with_the_same_token
+        a_scope_reenters_without_being_named
+        closing_gives_everything_back
+        a_grant_that_comes_too_late_is_not_taken;
+    waiting:
+        a_waiter_is_woken_by_a_release
+        lock_within_gives_up_with_none
+        try_lock_reports_busy_at_once
+        a_cancelled_wait_leaves_nothing
+        an_acquire_dropped_at_any_moment_leaves_nothing
+        tasks_of_one_client_are_served_in_order
+        a_hold_is_handed_over_with_a_larger_token
+        a_missed_notification_is_made_up_for
+        no_update_is_lost_among_clients;
+}
+
+impl Subject {
+    /// A store of your own. `make` connects a new client to one and the same store each time.
+    pub fn new<F, Fut>(lease: Duration, make: F) -> Self
+    where
+        F: Fn(Client) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Arc<dyn Backend>>> + Send + 'static,
+    {
+        let make: Arc<Make> = Arc::new(move |client| Box::pin(make(client)));
+        Self { make, clock: Clock::system(), runtime: None, lease, plan: None, prefix: String::new() }
+    }
+
+    /// The store that a URL names, in real time.
+    #[must_use]
+    pub fn url(url: &str, lease: Duration) -> Self {
+        let url = url.to_owned();
+        Self::new(lease, move |client| {
+            let url = url.clone();
+            let context = connect::Context { client, clock: Clock::system(), timeout: Duration::from_secs(10) };
+            async move {
+                // Connections and pipes belong to the runtime that made them: the one that lockers use.
+                let open = async move { connect::open(connect::parse(&url)?, context).await };
+                crate::runtime::background()?.spawn(open).await.unwrap_or(Err(Error::Closed))
+            }
+        })
+    }
+
+    /// The reference implementation, on tokio's clock.
+    #[must_use]
+    pub fn memory() -> Self {
+        let clock = Clock::for_tests();
+        let about = Client { id: ClientId::random().expect("random bits"), about: "conformance".into() };
+        let store = Arc::new(Memory::new(about, clock.clone()));
+        let make = move |client| {
+            let store = Arc::clone(&store);
+            async move { Ok(Arc::new(store.client(client)) as Arc<dyn Backend>) }
+        };
+        Self { clock, runtime: Some(Handle::current()), ..Self::new(Duration::from_secs(30), make) }
+    }
+
+    /// The same through [`Faulty`].
+    #[must_use]
+    pub fn faulty(mut self) -> Self {
+        self.plan = Some(Plan::bad_day(self.lease / 100));
+        self
+    }
+
+    /// The same with names that no other run uses.
+    fn fresh(&self) -> Self {
+        static RUNS: AtomicU64 = AtomicU64::new(0);
+        let run = RUNS.fetch_add(1, Ordering::Relaxed);
+        Self { prefix: format!("t{}-{run}:", std::process::id()), ..self.clone() }
+    }
+
+    pub(crate) fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// A name of this run.
+    pub(crate) fn name(&self, name: &str) -> Resource {
+        Resource::new(format!("{}{name}", self.prefix)).expect("a good name")
+    }
+
+    pub(crate) async fn peer(&self) -> Peer {
+        self.peer_with(self.plan).await
+    }
+
+    pub(crate) async fn peer_with(&self, plan: Option<Plan>) -> Peer {
+        let id = ClientId::random().expect("random bits");
+        let client = Client { id, about: format!("about {id}").into() };
+        let backend = (self.make)(client).await.expect("connected");
+        let backend = match plan {
+            Some(plan) => Arc::new(Faulty::new(backend, plan)),
+            None => backend,
+        };
+        Peer { backend, owners: OwnerIds::new(id), lease: self.lease }
+    }
+
+    pub(crate) async fn locker(&self) -> Locker {
+        self.locker_over(self.peer().await)
+    }
+
+    pub(crate) fn locker_over(&self, peer: Peer) -> Locker {
+        let mut builder = Locker::builder().lease(self.lease).clock(self.clock.clone()).timeout(Duration::from_secs(10));
+        if let Some(runtime) = &self.runtime {
+            builder = builder.runtime(runtime.clone());
+        }
+        builder.over_as(peer.backend, peer.owners.client()).expect("a locker")
+    }
+
+    /// Waits until something is true. Panics after a long time.
+    pub(crate) async fn eventually<Fut: Future<Output = bool>>(&self, what: &str, mut check: impl FnMut() -> Fut) {
+        let give_up = tokio::time::Instant::now() + self.lease * 20 + Duration::from_secs(20);
+        while !check().await {
+            assert!(tokio::time::Instant::now() < give_up, "never came true: {what}");
+            tokio::time::sleep(self.lease / 50).await;
+        }
+    }
+}
+
+impl Peer {
+    pub(crate) fn claim(&self, resource: &Resource) -> Claim {
+        Claim {
+            resource: resource.clone(),
+            owner: self.owners.next(),
+            mode: Mode::Exclusive,
+            queue: Queue::Allowed,
+            lease: self.lease,
+            tokens: 1,
+            note: None,
+        }
+    }
+
+    /// Asks until there is an answer: unknown is neither yes nor no.
+    pub(crate) async fn ask(&self, claim: &Claim) -> Attempt {
+        sure(|| self.backend.acquire(claim)).await
+    }
+
+    pub(crate) async fn granted(&self, claim: &Claim) -> Token {
+        match self.ask(claim).await {
+            Attempt::Granted { token, .. } => token,
+            busy @ Attempt::Busy { .. } => panic!("{claim:?} was answered {busy:?}"),
+        }
+    }
+
+    pub(crate) async fn busy(&self, claim: &Claim) {
+        let answer = self.ask(claim).await;
+        assert!(matches!(answer, Attempt::Busy { .. }), "{claim:?} was answered {answer:?}");
+    }
+
+    pub(crate) async fn release(&self, claim: &Claim) {
+        sure(|| self.backend.release(claim)).await;
+    }
+
+    pub(crate) async fn state(&self, resource: &Resource) -> State {
+        sure(|| self.backend.inspect(Scope::One(resource))).await.remove(0)
+    }
+}
+
+/// Repeats a verb while its outcome is unknown.
+pub(crate) async fn sure<T, Fut: Future<Output = Result<T>>>(mut verb: impl FnMut() -> Fut) -> T {
+    for _ in 0..20 {
+        match verb().await {
+            Err(e) if e.is_transient() => tokio::time::sleep(Duration::from_millis(1)).await,
+            answer => return answer.expect("an answer"),
+        }
+    }
+    panic!("no answer in twenty attempts")
+}
