@@ -2,6 +2,8 @@
 
 pub mod backend;
 pub mod backends;
+#[cfg(feature = "blocking")]
+pub mod blocking;
 pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;

@@ -1,0 +1,184 @@
+//! The facade for threads: the same verbs, and re-entry per thread as `java.util.concurrent`'s lock does it.
+//!
+//! ```
+//! let locker = tenure::blocking::Locker::connect("memory:")?;
+//! let guard = locker.mutex("stock:1001").lock()?;
+//! let again = locker.mutex("stock:1001").lock()?; // the same thread: does not block itself
+//! assert_eq!(guard.token(), again.token());
+//! # tenure::Result::Ok(())
+//! ```
+//!
+//! A call inside of async code is an error instead of a deadlock; `tokio::task::spawn_blocking` is fine.
+
+use std::ops::Deref;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::task::coop;
+
+use crate::backend::{Broken, State};
+use crate::error::{Error, Result};
+use crate::guard::Lost;
+use crate::owner::Owner;
+use crate::runtime;
+
+thread_local! {
+    static THIS_THREAD: Owner = Owner::new();
+}
+
+/// As [`crate::Locker`], for threads.
+#[derive(Debug, Clone)]
+pub struct Locker(crate::Locker);
+
+/// As [`crate::Mutex`], for threads.
+#[derive(Debug, Clone)]
+#[must_use = "a mutex does nothing until it is locked"]
+pub struct Mutex(crate::Mutex);
+
+/// As [`crate::Guard`], for threads.
+#[derive(Debug)]
+#[must_use = "dropping the guard gives the lock back at once"]
+pub struct Guard(crate::Guard);
+
+impl Locker {
+    /// As [`crate::Locker::connect`].
+    pub fn connect(url: &str) -> Result<Self> {
+        block_on(crate::Locker::connect(url)).map(Self)
+    }
+
+    /// The lock of a name.
+    pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
+        Mutex(self.0.mutex(name))
+    }
+
+    /// As [`crate::Locker::list`].
+    pub fn list(&self, prefix: &str) -> Result<Vec<State>> {
+        block_on(self.0.list(prefix))
+    }
+
+    /// As [`crate::Locker::close`].
+    pub fn close(&self) -> Result<()> {
+        block_on(self.0.close())
+    }
+}
+
+impl From<crate::Locker> for Locker {
+    fn from(locker: crate::Locker) -> Self {
+        Self(locker)
+    }
+}
+
+impl Deref for Locker {
+    type Target = crate::Locker;
+
+    /// The async one, for what does not wait.
+    fn deref(&self) -> &crate::Locker {
+        &self.0
+    }
+}
+
+impl Mutex {
+    /// As [`crate::Mutex::lease`].
+    pub fn lease(self, lease: Duration) -> Self {
+        Self(self.0.lease(lease))
+    }
+
+    /// As [`crate::Mutex::lease_fixed`].
+    pub fn lease_fixed(self, lease: Duration) -> Self {
+        Self(self.0.lease_fixed(lease))
+    }
+
+    /// As [`crate::Mutex::max_hold`].
+    pub fn max_hold(self, max_hold: Duration) -> Self {
+        Self(self.0.max_hold(max_hold))
+    }
+
+    /// As [`crate::Mutex::note`].
+    pub fn note(self, note: impl Into<String>) -> Self {
+        Self(self.0.note(note))
+    }
+
+    /// Waits until the lock is held.
+    pub fn lock(&self) -> Result<Guard> {
+        block_on(self.of_this_thread().lock()).map(Guard)
+    }
+
+    /// Waits for a limited time. `None`: somebody else had the lock all the time.
+    pub fn lock_within(&self, wait: Duration) -> Result<Option<Guard>> {
+        Ok(block_on(self.of_this_thread().lock_within(wait))?.map(Guard))
+    }
+
+    /// Asks once. `None`: somebody else has the lock.
+    pub fn try_lock(&self) -> Result<Option<Guard>> {
+        Ok(block_on(self.of_this_thread().try_lock())?.map(Guard))
+    }
+
+    /// As [`crate::Mutex::inspect`].
+    pub fn inspect(&self) -> Result<State> {
+        block_on(self.0.inspect())
+    }
+
+    /// As [`crate::Mutex::break_hold`].
+    pub fn break_hold(&self) -> Result<Option<Broken>> {
+        block_on(self.0.break_hold())
+    }
+
+    fn of_this_thread(&self) -> crate::Mutex {
+        THIS_THREAD.with(|thread| self.0.clone().owner(thread))
+    }
+}
+
+impl Guard {
+    /// As [`crate::Guard::release`].
+    pub fn release(self) -> Result<()> {
+        block_on(self.0.release())
+    }
+
+    /// Another guard of the same hold.
+    pub fn reenter(&self) -> Result<Self, Lost> {
+        self.0.reenter().map(Self)
+    }
+
+    /// Waits until the lock is lost.
+    pub fn lost(&self) -> Result<Lost> {
+        block_on(async { Ok(self.0.lost().await) })
+    }
+}
+
+impl Deref for Guard {
+    type Target = crate::Guard;
+
+    /// The async one, for what does not wait: token, validity, count.
+    fn deref(&self) -> &crate::Guard {
+        &self.0
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+    if inside_async_code() {
+        let fix = "the async API, or a thread of its own (spawn_blocking)";
+        return Err(Error::config("a blocking call", "was made inside of async code, which it would stop", fix));
+    }
+    runtime::background()?.block_on(future)
+}
+
+/// Whether a task is being polled on this thread. A runtime's handle alone does not tell: `spawn_blocking` has one too,
+/// and may block. But only tasks have a budget of steps that runs out.
+fn inside_async_code() -> bool {
+    if Handle::try_current().is_err() {
+        return false;
+    }
+    let mut context = Context::from_waker(Waker::noop());
+    let mut steps = Vec::new();
+    let limited = (0..256).any(|_| match coop::poll_proceed(&mut context) {
+        Poll::Ready(step) => {
+            steps.push(step);
+            false
+        }
+        Poll::Pending => true,
+    });
+    // Each step gives back what it took, the last one first.
+    while steps.pop().is_some() {}
+    limited
+}

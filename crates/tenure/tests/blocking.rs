@@ -1,0 +1,88 @@
+//! The facade for threads.
+#![cfg(feature = "blocking")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tenure::blocking::Locker;
+use tenure::{Error, LostReason};
+
+fn locker() -> Locker {
+    Locker::connect("memory:").expect("connected")
+}
+
+#[test]
+fn a_thread_reenters_and_another_does_not() {
+    let locker = locker();
+    let outer = locker.mutex("a").lock().expect("locked");
+    let inner = locker.mutex("a").try_lock().expect("asked").expect("re-entered");
+    assert_eq!((outer.token(), outer.hold_count()), (inner.token(), 2));
+    let other = locker.clone();
+    let busy = std::thread::spawn(move || other.mutex("a").try_lock().expect("asked").is_none());
+    assert!(busy.join().expect("no panic"));
+    drop(outer);
+    inner.release().expect("given back");
+    assert!(locker.mutex("a").inspect().expect("inspected").holders.is_empty());
+}
+
+#[test]
+fn threads_exclude_each_other() {
+    let locker = locker();
+    let counter = Arc::new(AtomicU64::new(0));
+    let threads = (0..8).map(|_| {
+        let (locker, counter) = (locker.clone(), Arc::clone(&counter));
+        std::thread::spawn(move || {
+            for _ in 0..50 {
+                let guard = locker.mutex("a").lock().expect("locked");
+                let seen = counter.load(Ordering::SeqCst);
+                std::thread::yield_now();
+                counter.store(seen + 1, Ordering::SeqCst);
+                drop(guard);
+            }
+        })
+    });
+    for thread in threads.collect::<Vec<_>>() {
+        thread.join().expect("no panic");
+    }
+    assert_eq!(counter.load(Ordering::SeqCst), 400);
+}
+
+#[test]
+fn a_wait_can_be_limited_and_a_loss_waited_for() {
+    let locker = locker();
+    let guard = locker.mutex("a").lease_fixed(Duration::from_millis(300)).lock().expect("locked");
+    let other = locker.clone();
+    let none = std::thread::spawn(move || other.mutex("a").lock_within(Duration::from_millis(20)).expect("asked").is_none());
+    assert!(none.join().expect("no panic"));
+    assert_eq!(guard.lost().expect("waited").reason, LostReason::LeaseEnded);
+    assert!(matches!(guard.release(), Err(Error::Lost(_))));
+}
+
+#[test]
+fn inside_async_code_it_is_an_error_and_no_deadlock() {
+    let locker = locker();
+    let refused = |locker: &Locker| matches!(locker.mutex("a").lock(), Err(Error::Config { .. }));
+    let multi = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime");
+    let single = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    for runtime in [&multi, &single] {
+        assert!(runtime.block_on(async { refused(&locker) }), "in block_on");
+        let (one, other) = (locker.clone(), locker.clone());
+        assert!(runtime.block_on(async { tokio::spawn(async move { refused(&one) }).await.expect("no panic") }), "in a task");
+        let fine = runtime
+            .block_on(async { tokio::task::spawn_blocking(move || other.mutex("a").lock().is_ok()).await.expect("no panic") });
+        assert!(fine, "in spawn_blocking");
+        let _entered = runtime.enter();
+        assert!(locker.mutex("a").lock().is_ok(), "on a thread that has only entered the runtime");
+    }
+}
+
+#[test]
+fn the_check_for_async_code_takes_no_steps_from_the_task() {
+    let locker = locker();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(async {
+        assert!(locker.mutex("a").lock().is_err());
+        assert!(tokio::task::coop::has_budget_remaining());
+    });
+}
