@@ -27,7 +27,7 @@ pub(crate) type Ack = oneshot::Sender<Result<()>>;
 enum Msg {
     Keep { hold: Arc<Hold>, turn: Turn, until: Instant, spare_tokens: u32 },
     GiveBack { hold: Arc<Hold>, ack: Option<Ack> },
-    Forget { claim: Claim, turn: Turn },
+    Forget { claim: Claim },
     Close(oneshot::Sender<()>),
 }
 
@@ -83,8 +83,8 @@ impl Keeper {
     }
 
     /// Undoes a claim whose outcome is unknown, or that has a place in line.
-    pub(crate) fn forget(&self, claim: Claim, turn: Turn) {
-        self.send(Msg::Forget { claim, turn });
+    pub(crate) fn forget(&self, claim: Claim) {
+        self.send(Msg::Forget { claim });
     }
 
     /// Ends and gives back everything; resolves when that is done or the time is up.
@@ -176,7 +176,7 @@ impl Task {
                 self.schedule_at(owner, due);
             }
             Msg::GiveBack { hold, ack } => self.give_back(&hold, ack),
-            Msg::Forget { claim, turn } => self.release(claim, turn, None),
+            Msg::Forget { claim } => self.release(claim, None, None),
             Msg::Close(_) => {}
         }
     }
@@ -212,7 +212,7 @@ impl Task {
             }
         } else if let Some(entry) = self.remove(owner) {
             let ack = ack.map(|to| (to, hold.loss(LostReason::Revoked)));
-            self.release(entry.hold.claim.clone(), entry.turn, ack);
+            self.release(entry.hold.claim.clone(), Some(entry.turn), ack);
         }
     }
 
@@ -354,7 +354,7 @@ impl Task {
         // False if the guard has read the clock first, or was given back in this moment.
         entry.hold.lose(reason);
         if matches!(entry.hold.ended(), Some(Ended::Released)) {
-            self.release(entry.hold.claim.clone(), entry.turn, None);
+            self.release(entry.hold.claim.clone(), Some(entry.turn), None);
             return;
         }
         let held_for = self.settings.clock.now().since(entry.hold.since);
@@ -365,14 +365,13 @@ impl Task {
             return;
         }
         // Nobody waits for it, but those in line at the store need not sit out what is left of the lease.
-        self.release(entry.hold.claim.clone(), entry.turn, None);
+        self.release(entry.hold.claim.clone(), Some(entry.turn), None);
     }
 
-    fn release(&mut self, claim: Claim, turn: Turn, ack: Option<(Ack, Lost)>) {
+    fn release(&mut self, claim: Claim, turn: Option<Turn>, ack: Option<(Ack, Lost)>) {
         let settings = self.settings.clone();
         self.calls.spawn(async move {
-            release(&settings, &claim, ack).await;
-            drop(turn);
+            release(&settings, &claim, turn, ack).await;
             None
         });
     }
@@ -397,7 +396,10 @@ impl Task {
 }
 
 /// Tells the store until it has understood, or the lease must have ended.
-async fn release(settings: &Settings, claim: &Claim, ack: Option<(Ack, Lost)>) {
+///
+/// The next task of this process asks after the first try, whatever came of it: a store that cannot be reached is for
+/// it to see, and must not look like a lock that somebody holds.
+async fn release(settings: &Settings, claim: &Claim, mut turn: Option<Turn>, ack: Option<(Ack, Lost)>) {
     let Settings { backend, clock, timeout, retry, .. } = settings;
     let give_up = clock.now().after(claim.lease);
     let answer_by = clock.now().after(*timeout);
@@ -416,6 +418,7 @@ async fn release(settings: &Settings, claim: &Claim, ack: Option<(Ack, Lost)>) {
             Ok(Released::NotHeld) => return answer(lost.map_or(Ok(()), |lost| Err(lost.into()))),
             Err(e) => {
                 failures += 1;
+                drop(turn.take());
                 let now = clock.now();
                 debug!(resource = ?claim.resource, error = %e, "release failed");
                 if !e.is_transient() || now >= give_up {

@@ -185,10 +185,12 @@ impl Contender<'_> {
             }
         };
         drop(signal);
-        self.reply(outcome);
         if residue {
-            keeper.forget(claim, turn);
+            keeper.forget(claim);
         }
+        // Before the caller is answered: what it asks next must not find its own turn taken.
+        drop(turn);
+        self.reply(outcome);
     }
 
     /// One question. If the caller's time is up first, the caller is answered; the call is still seen to its end, so

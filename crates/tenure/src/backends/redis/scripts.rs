@@ -21,10 +21,15 @@ pub(crate) struct Scripts {
 }
 
 /// A script and its hash.
-#[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) text: String,
     pub(crate) hash: String,
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.hash)
+    }
 }
 
 impl Source {

@@ -1,0 +1,60 @@
+//! What only Redis has: its layout, its errors, its failures, and what a lock costs there.
+
+mod support;
+
+mod redis_cases {
+    pub(crate) mod cost;
+    pub(crate) mod faults;
+    pub(crate) mod layout;
+    pub(crate) mod outages;
+    pub(crate) mod tls;
+}
+
+use redis_cases::cost::*;
+use redis_cases::faults::*;
+use redis_cases::layout::*;
+use redis_cases::outages::*;
+use redis_cases::tls::*;
+
+fn main() {
+    support::run(tests! {
+        Redis:
+            golden_vector_1_a_hash_with_one_field_and_a_time_to_live
+            golden_vector_2_a_release_publishes_zero_once
+            golden_vector_3_breaking_a_free_lock_publishes_nothing
+            a_java_hold_is_respected_and_its_release_wakes_us
+            the_plain_layout_is_set_nx_px
+            a_foreign_delete_wakes_waiters_of_the_plain_layout
+            an_expiry_wakes_waiters
+            tokens_are_exact_beyond_two_to_the_53
+            used_up_tokens_are_an_error_and_no_lock
+            tokens_grow_past_a_flush
+            tokens_expire_after_an_idle_time_or_never
+            the_clients_record_goes_with_it;
+        Redis:
+            a_free_lock_costs_two_commands_and_a_reentry_none
+            a_thousand_tasks_cost_at_most_three_commands_per_hand_over
+            waiting_costs_a_command_per_poll_at_most;
+        Redis:
+            a_key_of_another_type_is_named
+            a_key_of_another_format_is_named
+            a_lost_script_is_sent_again
+            a_replica_is_read_only
+            a_loading_server_is_loading
+            a_busy_server_is_busy_and_not_the_lock
+            a_full_server_refuses_locks_but_not_releases
+            missing_rights_are_named_also_inside_of_scripts
+            a_wrong_password_is_named_and_not_shown
+            an_unreachable_server_is_unavailable
+            unknown_options_are_refused_with_the_known_ones;
+        Redis:
+            a_restart_wakes_waiters_and_tells_holders
+            an_outage_shorter_than_the_lease_loses_nothing
+            a_hung_server_is_known_by_the_deadline
+            killed_connections_are_made_again
+            try_lock_survives_a_stale_connection;
+        Openssl:
+            tls_is_verified
+            tls_never_falls_back;
+    })
+}

@@ -1,0 +1,112 @@
+//! What a lock costs, counted by the server.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use redis::{Connection, cmd};
+use tokio::task::JoinSet;
+
+use super::layout::{block_on, connect};
+use crate::support::RedisServer;
+
+/// Calls per command since the last reset. Commands inside of scripts are counted too.
+fn calls(raw: &mut Connection) -> BTreeMap<String, u64> {
+    let info: String = cmd("INFO").arg("commandstats").query(raw).expect("asked");
+    let row = |line: &str| {
+        let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(':')?;
+        Some((name.to_owned(), rest.strip_prefix("calls=")?.split(',').next()?.parse().ok()?))
+    };
+    info.lines().filter_map(row).collect()
+}
+
+fn reset(raw: &mut Connection) {
+    cmd("CONFIG").arg("RESETSTAT").query::<()>(raw).expect("reset");
+}
+
+/// Commands that a client sent, as opposed to those that its scripts ran.
+fn sent(raw: &mut Connection) -> u64 {
+    let ours = ["evalsha", "eval", "subscribe", "unsubscribe", "client|tracking", "hello", "script|load"];
+    calls(raw).iter().filter(|(name, _)| ours.contains(&name.as_str())).map(|(_, n)| n).sum()
+}
+
+pub(crate) fn a_free_lock_costs_two_commands_and_a_reentry_none() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    for options in ["", "?layout=plain", "?wake=pubsub"] {
+        block_on(async {
+            let locker = connect(&format!("{}{options}", server.url())).await;
+            // The first lock of a client also sends the scripts and the client's record.
+            locker.mutex("warm").lock().await.expect("locked").release().await.expect("given back");
+            reset(&mut raw);
+            let guard = locker.mutex("L").lock().await.expect("locked");
+            let again = guard.reenter().expect("held");
+            let owner = tenure::Owner::new();
+            drop(again);
+            guard.release().await.expect("given back");
+            let counted = calls(&mut raw);
+            assert_eq!(counted["evalsha"], 2, "{counted:?}");
+            let scripts = ["evalsha", "pttl", "time", "set", "hset", "pexpire", "hdel", "publish", "get", "del"];
+            let others: Vec<_> =
+                counted.keys().filter(|k| !scripts.contains(&k.as_str()) && !k.starts_with("config") && *k != "info").collect();
+            assert!(others.is_empty(), "{others:?}");
+            assert!(counted.values().sum::<u64>() <= 11, "the scripts are lean: {counted:?}");
+
+            reset(&mut raw);
+            let mutex = locker.mutex("L").owner(&owner);
+            let outer = mutex.lock().await.expect("locked");
+            for _ in 0..100 {
+                drop(mutex.lock().await.expect("re-entered"));
+            }
+            outer.release().await.expect("given back");
+            assert_eq!(sent(&mut raw), 2);
+        });
+    }
+}
+
+pub(crate) fn a_thousand_tasks_cost_at_most_three_commands_per_hand_over() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    block_on(async {
+        let locker = connect(&server.url()).await;
+        let first = locker.mutex("L").lock().await.expect("locked");
+        let mut tasks = JoinSet::new();
+        for _ in 0..1000 {
+            let lock = locker.mutex("L").lock();
+            tasks.spawn(async move { lock.await.expect("locked").token() });
+        }
+        while locker.stats().waiting < 1000 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        reset(&mut raw);
+        drop(first);
+        let mut tokens = std::collections::BTreeSet::new();
+        while let Some(token) = tasks.join_next().await {
+            tokens.insert(token.expect("no panic"));
+        }
+        assert_eq!(tokens.len(), 1000, "every hold has a token of its own");
+        let sent = sent(&mut raw);
+        assert!(sent <= 3000, "{sent} commands");
+        // What it really is: sixteen holds per grant.
+        assert!(sent <= 200, "{sent} commands for 1000 hand-overs");
+    });
+}
+
+pub(crate) fn waiting_costs_a_command_per_poll_at_most() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    block_on(async {
+        let (one, other) = (connect(&server.url()).await, connect(&server.url()).await);
+        let guard = one.mutex("L").lock().await.expect("locked");
+        let waiter = tokio::spawn(other.mutex("L").lock());
+        // It has become visible, so it polls no more than every few seconds from now on.
+        while one.mutex("L").inspect().await.expect("inspected").waiting != Some(1) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        reset(&mut raw);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let sent = sent(&mut raw);
+        assert!(sent <= 2, "{sent} commands in two seconds of waiting");
+        guard.release().await.expect("given back");
+        drop(waiter.await.expect("no panic").expect("locked"));
+    });
+}

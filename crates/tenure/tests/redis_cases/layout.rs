@@ -1,0 +1,235 @@
+//! Keys, channels and messages as Redisson and the others write them.
+
+use std::time::Duration;
+
+use redis::{Connection, cmd};
+use tenure::{Locker, Token};
+
+use crate::support::{RedisServer, eventually};
+
+const JAVA: &str = "11111111-1111-1111-1111-111111111111:1";
+
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Runtime::new().expect("a runtime").block_on(future)
+}
+
+pub(crate) async fn connect(url: &str) -> Locker {
+    Locker::connect(url).await.expect("connected")
+}
+
+fn pttl(raw: &mut Connection, key: &str) -> i64 {
+    cmd("PTTL").arg(key).query(raw).expect("asked")
+}
+
+fn exists(raw: &mut Connection, key: &str) -> bool {
+    cmd("EXISTS").arg(key).query(raw).expect("asked")
+}
+
+pub(crate) fn golden_vector_1_a_hash_with_one_field_and_a_time_to_live() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    block_on(async {
+        let (a, b) = (connect(&server.url()).await, connect(&server.url()).await);
+        let guard = a.mutex("L").lock().await.expect("locked");
+        let fields: Vec<(String, String)> = cmd("HGETALL").arg("L").query(&mut raw).expect("a hash");
+        assert_eq!(fields, [(guard.owner_id().to_string(), "1".to_owned())]);
+        let left = pttl(&mut raw, "L");
+        assert!((25_000..=30_000).contains(&left), "{left}");
+        assert!(b.mutex("L").try_lock().await.expect("asked").is_none());
+        // Java's count of 2 is our count of guards: re-entry is not told to the server.
+        let again = guard.reenter().expect("held");
+        assert_eq!(cmd("HGET").arg("L").arg(guard.owner_id().to_string()).query::<u32>(&mut raw).expect("asked"), 1);
+        drop(guard);
+        again.release().await.expect("given back");
+        assert!(!exists(&mut raw, "L"));
+        // Braces in a name bring their own hash tag.
+        let _tagged = a.mutex("{a}b").lock().await.expect("locked");
+        assert!(exists(&mut raw, "{a}b") && exists(&mut raw, "redisson_lock_token:{a}b"));
+        assert!(exists(&mut raw, "redisson_lock_token:{L}"));
+    });
+}
+
+pub(crate) fn golden_vector_2_a_release_publishes_zero_once() {
+    let server = RedisServer::start();
+    let mut listener = server.raw();
+    let mut channel = listener.as_pubsub();
+    channel.subscribe("redisson_lock__channel:{L}").expect("subscribed");
+    channel.set_read_timeout(Some(Duration::from_secs(10))).expect("set");
+    block_on(async {
+        let (a, b) = (connect(&server.url()).await, connect(&server.url()).await);
+        let guard = a.mutex("L").lock().await.expect("locked");
+        // Not the owner: nothing happens, nothing is published.
+        assert!(b.mutex("L").try_lock().await.expect("asked").is_none());
+        guard.release().await.expect("given back");
+        b.mutex("L").lock().await.expect("locked").release().await.expect("given back");
+    });
+    cmd("PUBLISH").arg("redisson_lock__channel:{L}").arg("end").query::<u32>(&mut server.raw()).expect("published");
+    let messages: Vec<String> = (0..3).map(|_| channel.get_message().expect("a message").get_payload().expect("text")).collect();
+    assert_eq!(messages, ["0", "0", "end"]);
+}
+
+pub(crate) fn golden_vector_3_breaking_a_free_lock_publishes_nothing() {
+    let server = RedisServer::start();
+    let mut listener = server.raw();
+    let mut channel = listener.as_pubsub();
+    channel.subscribe("redisson_lock__channel:{L}").expect("subscribed");
+    channel.set_read_timeout(Some(Duration::from_secs(10))).expect("set");
+    block_on(async {
+        let locker = connect(&server.url()).await;
+        assert!(locker.mutex("L").break_hold().await.expect("asked").is_none());
+        let _held = locker.mutex("L").lock().await.expect("locked");
+        assert!(locker.mutex("L").break_hold().await.expect("asked").is_some());
+    });
+    assert_eq!(channel.get_message().expect("a message").get_payload::<String>().expect("text"), "0");
+    assert!(!exists(&mut server.raw(), "L"));
+}
+
+pub(crate) fn a_java_hold_is_respected_and_its_release_wakes_us() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    // As an RLock of Redisson with a hold count of two.
+    cmd("HSET").arg("L").arg(JAVA).arg(2).query::<()>(&mut raw).expect("written");
+    cmd("PEXPIRE").arg("L").arg(60_000).query::<()>(&mut raw).expect("written");
+    for options in ["", "?wake=pubsub"] {
+        block_on(async {
+            let locker = connect(&format!("{}{options}", server.url())).await;
+            let state = locker.mutex("L").inspect().await.expect("inspected");
+            assert_eq!((&*state.holders[0].owner, state.holders[0].token), (JAVA, None));
+            let waiter = tokio::spawn(locker.mutex("L").lock());
+            while locker.mutex("L").inspect().await.expect("inspected").waiting != Some(1) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            cmd("DEL").arg("L").query::<()>(&mut raw).expect("deleted");
+            cmd("PUBLISH").arg("redisson_lock__channel:{L}").arg(0).query::<()>(&mut raw).expect("published");
+            let woken = tokio::time::timeout(Duration::from_secs(20), waiter).await.expect("long before its time to live");
+            drop(woken.expect("no panic").expect("locked"));
+            locker.close().await.expect("closed");
+        });
+        cmd("HSET").arg("L").arg(JAVA).arg(1).query::<()>(&mut raw).expect("written");
+        cmd("PEXPIRE").arg("L").arg(60_000).query::<()>(&mut raw).expect("written");
+    }
+}
+
+pub(crate) fn the_plain_layout_is_set_nx_px() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    block_on(async {
+        let locker = connect(&format!("{}?layout=plain", server.url())).await;
+        let guard = locker.mutex("L").lock().await.expect("locked");
+        assert_eq!(cmd("GET").arg("L").query::<String>(&mut raw).expect("a string"), guard.owner_id().to_string());
+        let taken: Option<String> =
+            cmd("SET").arg("L").arg("redis-py").arg("NX").arg("PX").arg(60_000).query(&mut raw).expect("asked");
+        assert_eq!(taken, None);
+        guard.release().await.expect("given back");
+        let taken: Option<String> =
+            cmd("SET").arg("L").arg("redis-py").arg("NX").arg("PX").arg(60_000).query(&mut raw).expect("asked");
+        assert!(taken.is_some());
+        assert!(locker.mutex("L").try_lock().await.expect("asked").is_none());
+        assert_eq!(locker.mutex("L").inspect().await.expect("inspected").holders[0].owner, "redis-py");
+        assert!(exists(&mut raw, "tenure_lock_token:{L}"));
+    });
+}
+
+pub(crate) fn a_foreign_delete_wakes_waiters_of_the_plain_layout() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    cmd("SET").arg("L").arg("redsync").arg("PX").arg(60_000).query::<()>(&mut raw).expect("written");
+    block_on(async {
+        let locker = connect(&format!("{}?layout=plain&wake=tracking", server.url())).await;
+        let waiter = tokio::spawn(locker.mutex("L").lock());
+        // The first question has been answered and the next poll is a second away.
+        let asked =
+            || cmd("INFO").arg("commandstats").query::<String>(&mut server.raw()).is_ok_and(|i| i.contains("cmdstat_eval"));
+        eventually("it has asked", asked);
+        cmd("DEL").arg("L").query::<()>(&mut raw).expect("deleted");
+        // They publish nothing; only the change itself can wake us.
+        drop(tokio::time::timeout(Duration::from_secs(20), waiter).await.expect("woken").expect("no panic").expect("locked"));
+    });
+}
+
+pub(crate) fn an_expiry_wakes_waiters() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    for options in ["", "?wake=pubsub"] {
+        cmd("HSET").arg("L").arg(JAVA).arg(1).query::<()>(&mut raw).expect("written");
+        cmd("PEXPIRE").arg("L").arg(700).query::<()>(&mut raw).expect("written");
+        block_on(async {
+            let locker = connect(&format!("{}{options}", server.url())).await;
+            let locked = tokio::time::timeout(Duration::from_secs(20), locker.mutex("L").lock()).await;
+            locked.expect("when it had expired").expect("locked").release().await.expect("given back");
+        });
+    }
+}
+
+pub(crate) fn tokens_are_exact_beyond_two_to_the_53() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    let last = (1_u64 << 53) + 1;
+    block_on(async {
+        let locker = connect(&server.url()).await;
+        for step in 0..4 {
+            cmd("SET").arg("redisson_lock_token:{L}").arg(last + step).query::<()>(&mut raw).expect("written");
+            let guard = locker.mutex("L").lock().await.expect("locked");
+            assert_eq!(guard.token(), Token::new(last + step + 1));
+            guard.release().await.expect("given back");
+        }
+    });
+}
+
+pub(crate) fn used_up_tokens_are_an_error_and_no_lock() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    cmd("SET").arg("redisson_lock_token:{L}").arg(i64::MAX).query::<()>(&mut raw).expect("written");
+    cmd("SET").arg("redisson_lock_token:{M}").arg("garbage").query::<()>(&mut raw).expect("written");
+    block_on(async {
+        let locker = connect(&server.url()).await;
+        let error = locker.mutex("L").try_lock().await.expect_err("no token left");
+        assert_eq!(error.fault(), Some(tenure::Fault::TokenExhausted), "{error}");
+        let error = locker.mutex("M").try_lock().await.expect_err("not a token");
+        assert_eq!(error.fault(), Some(tenure::Fault::ForeignFormat), "{error}");
+    });
+    assert!(!exists(&mut raw, "L") && !exists(&mut raw, "M"));
+    assert_eq!(cmd("GET").arg("redisson_lock_token:{M}").query::<String>(&mut raw).expect("kept"), "garbage");
+}
+
+pub(crate) fn tokens_grow_past_a_flush() {
+    let server = RedisServer::start();
+    block_on(async {
+        let locker = connect(&server.url()).await;
+        let before = locker.mutex("L").lock().await.expect("locked");
+        cmd("FLUSHALL").query::<()>(&mut server.raw()).expect("flushed");
+        let lost = tokio::time::timeout(Duration::from_secs(30), before.lost()).await.expect("told by the next renewal");
+        assert_eq!(lost.reason, tenure::LostReason::Revoked);
+        assert!(locker.mutex("L").lock().await.expect("locked").token() > before.token());
+    });
+}
+
+pub(crate) fn tokens_expire_after_an_idle_time_or_never() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    block_on(async {
+        let week = connect(&server.url()).await;
+        drop(week.mutex("L").lock().await.expect("locked"));
+        let left = pttl(&mut raw, "redisson_lock_token:{L}");
+        assert!((604_700_000..=604_800_000).contains(&left), "{left}");
+        let never = connect(&format!("{}?token_ttl=never", server.url())).await;
+        drop(never.mutex("M").lock().await.expect("locked"));
+        assert_eq!(pttl(&mut raw, "redisson_lock_token:{M}"), -1);
+    });
+}
+
+pub(crate) fn the_clients_record_goes_with_it() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    block_on(async {
+        let locker = connect(&server.url()).await;
+        let guard = locker.mutex("L").lock().await.expect("locked");
+        let record = format!("tenure_client:{}", locker.client_id());
+        let about: String = cmd("GET").arg(&record).query(&mut raw).expect("there");
+        assert!(about.contains(&std::process::id().to_string()), "{about}");
+        assert!(pttl(&mut raw, &record) > 0);
+        drop(guard);
+        locker.close().await.expect("closed");
+        assert!(!exists(&mut raw, &record) && !exists(&mut raw, "L"));
+    });
+}

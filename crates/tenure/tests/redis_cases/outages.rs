@@ -1,0 +1,116 @@
+//! Restarts, hangs and broken connections under held and awaited locks.
+
+use std::time::Duration;
+
+use redis::cmd;
+use tenure::{LostReason, State};
+
+use super::layout::{block_on, connect};
+use crate::support::{RedisServer, signal};
+
+pub(crate) fn a_restart_wakes_waiters_and_tells_holders() {
+    for options in ["?lease=2s", "?lease=2s&wake=pubsub"] {
+        let mut server = RedisServer::start();
+        block_on(async {
+            let (one, other) =
+                (connect(&format!("{}{options}", server.url())).await, connect(&format!("{}{options}", server.url())).await);
+            let guard = one.mutex("L").lock().await.expect("locked");
+            let waiters: Vec<_> = (0..5).map(|_| tokio::spawn(other.mutex("L").lock())).collect();
+            while one.mutex("L").inspect().await.expect("inspected").waiting != Some(1) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            server.kill();
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            server.restart();
+            // Its data is gone, and with it the lock: the holder is told, the waiters get their turn.
+            let lost = tokio::time::timeout(Duration::from_secs(20), guard.lost()).await.expect("told");
+            assert!(matches!(lost.reason, LostReason::Revoked | LostReason::Expired));
+            for waiter in waiters {
+                let locked = tokio::time::timeout(Duration::from_secs(20), waiter).await.expect("not forgotten");
+                let locked = locked.expect("no panic").expect("locked");
+                assert!(locked.token() > guard.token());
+            }
+        });
+    }
+}
+
+pub(crate) fn an_outage_shorter_than_the_lease_loses_nothing() {
+    let server = RedisServer::start();
+    block_on(async {
+        let locker = connect(&format!("{}?lease=6s", server.url())).await;
+        let guard = locker.mutex("L").lock().await.expect("locked");
+        for _ in 0..2 {
+            signal(server.pid(), "STOP");
+            tokio::time::sleep(Duration::from_millis(2500)).await;
+            signal(server.pid(), "CONT");
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(guard.state(), State::Held);
+        guard.release().await.expect("given back");
+    });
+}
+
+pub(crate) fn a_hung_server_is_known_by_the_deadline() {
+    let server = RedisServer::start();
+    block_on(async {
+        let locker = connect(&format!("{}?lease=2s", server.url())).await;
+        let guard = locker.mutex("L").lock().await.expect("locked");
+        signal(server.pid(), "STOP");
+        let left = guard.expires_in();
+        let mut seen_unsure = false;
+        let lost = tokio::time::timeout(Duration::from_secs(20), async {
+            loop {
+                tokio::select! {
+                    lost = guard.lost() => break lost,
+                    () = tokio::time::sleep(Duration::from_millis(10)) => seen_unsure |= guard.state() == State::Unsure,
+                }
+            }
+        });
+        let lost = lost.await.expect("told");
+        assert!(left <= Duration::from_secs(2) && seen_unsure);
+        assert_eq!((lost.reason, guard.is_valid()), (LostReason::Expired, false));
+        // Nothing that hangs keeps others from being answered.
+        let error = locker.mutex("M").lock_within(Duration::from_millis(100)).await.expect_err("no answer");
+        assert!(error.is_transient(), "{error}");
+        signal(server.pid(), "CONT");
+        let next = locker.mutex("L").lock().await.expect("locked again");
+        assert!(next.token() > guard.token());
+    });
+}
+
+pub(crate) fn killed_connections_are_made_again() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    for options in ["", "?wake=pubsub"] {
+        block_on(async {
+            let (one, other) =
+                (connect(&format!("{}{options}", server.url())).await, connect(&format!("{}{options}", server.url())).await);
+            let guard = one.mutex("L").lock().await.expect("locked");
+            let waiter = tokio::spawn(other.mutex("L").lock());
+            while one.mutex("L").inspect().await.expect("inspected").waiting != Some(1) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            for kind in ["normal", "pubsub"] {
+                cmd("CLIENT").arg("KILL").arg("TYPE").arg(kind).arg("SKIPME").arg("yes").query::<u32>(&mut raw).expect("killed");
+            }
+            assert!(guard.is_valid());
+            guard.release().await.expect("given back over a new connection");
+            let woken = tokio::time::timeout(Duration::from_secs(10), waiter).await.expect("woken over a new connection");
+            drop(woken.expect("no panic").expect("locked"));
+        });
+    }
+}
+
+pub(crate) fn try_lock_survives_a_stale_connection() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    block_on(async {
+        let locker = connect(&server.url()).await;
+        for _ in 0..20 {
+            cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").arg("SKIPME").arg("yes").query::<u32>(&mut raw).expect("killed");
+            let guard = locker.mutex("L").try_lock().await.expect("the second question goes over a new connection");
+            drop(guard);
+        }
+    });
+}

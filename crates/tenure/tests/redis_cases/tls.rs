@@ -1,0 +1,89 @@
+//! `rediss:` is verified, always, and never falls back to plain text.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use tenure::{Fault, Locker};
+
+use super::layout::{block_on, connect};
+use crate::support::RedisServer;
+
+fn openssl(dir: &Path, args: &str) {
+    let run = Command::new("openssl").args(args.split(' ')).current_dir(dir).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    assert!(run.expect("openssl runs").success(), "openssl {args}");
+}
+
+/// A certificate authority and a server certificate for one host.
+fn certificates(dir: &Path, host: &str) {
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+    openssl(
+        dir,
+        &format!(
+            "req -x509 {key} -days 2 -keyout ca.key -out ca.crt -subj /CN=ca -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign,cRLSign"
+        ),
+    );
+    openssl(dir, &format!("req {key} -keyout server.key -out server.csr -subj /CN=server"));
+    let extensions = format!("subjectAltName={host}\nextendedKeyUsage=serverAuth\nbasicConstraints=CA:FALSE\n");
+    std::fs::write(dir.join("server.ext"), extensions).expect("written");
+    openssl(dir, "x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -extfile server.ext -out server.crt");
+}
+
+fn tls_server(certificates: &Path) -> RedisServer {
+    let file = |name: &str| certificates.join(name).to_string_lossy().into_owned();
+    let (crt, key, ca) = (file("server.crt"), file("server.key"), file("ca.crt"));
+    let args = [
+        "--tls-port",
+        "PORT",
+        "--tls-cert-file",
+        &crt,
+        "--tls-key-file",
+        &key,
+        "--tls-ca-cert-file",
+        &ca,
+        "--tls-auth-clients",
+        "no",
+    ];
+    RedisServer::with(&args)
+}
+
+pub(crate) fn tls_is_verified() {
+    let dir = tempfile::tempdir().expect("a directory");
+    certificates(dir.path(), "IP:127.0.0.1");
+    let server = tls_server(dir.path());
+    let ca = dir.path().join("ca.crt");
+    block_on(async {
+        let good = connect(&format!("rediss://127.0.0.1:{}?ca={}", server.port, ca.display())).await;
+        let guard = good.mutex("L").lock().await.expect("locked");
+        let other = connect(&format!("rediss://127.0.0.1:{}?ca={}&layout=redisson", server.port, ca.display())).await;
+        assert!(other.mutex("L").try_lock().await.expect("asked").is_none());
+        let waiter = tokio::spawn(other.mutex("L").lock());
+        guard.release().await.expect("given back");
+        drop(waiter.await.expect("no panic").expect("woken over TLS"));
+
+        let unknown_ca = Locker::connect(&format!("rediss://127.0.0.1:{}", server.port)).await.expect_err("an unknown authority");
+        assert_eq!((unknown_ca.fault(), unknown_ca.is_transient()), (Some(Fault::Tls), false), "{unknown_ca}");
+    });
+    let elsewhere = tempfile::tempdir().expect("a directory");
+    certificates(elsewhere.path(), "DNS:elsewhere.example");
+    let server = tls_server(elsewhere.path());
+    let ca = elsewhere.path().join("ca.crt");
+    block_on(async {
+        let url = format!("rediss://127.0.0.1:{}?ca={}", server.port, ca.display());
+        let wrong_host = Locker::connect(&url).await.expect_err("another host's certificate");
+        assert_eq!((wrong_host.fault(), wrong_host.is_transient()), (Some(Fault::Tls), false), "{wrong_host}");
+        let missing = Locker::connect("rediss://127.0.0.1?ca=/no/such/file").await.expect_err("no such file");
+        assert!(missing.to_string().contains("/no/such/file"), "{missing}");
+    });
+}
+
+pub(crate) fn tls_never_falls_back() {
+    let dir = tempfile::tempdir().expect("a directory");
+    certificates(dir.path(), "IP:127.0.0.1");
+    let (plain, tls) = (RedisServer::start(), tls_server(dir.path()));
+    let ca = dir.path().join("ca.crt");
+    block_on(async {
+        let url = format!("rediss://127.0.0.1:{}?ca={}&timeout=2s", plain.port, ca.display());
+        Locker::connect(&url).await.expect_err("a server without TLS");
+        Locker::connect(&format!("redis://127.0.0.1:{}?timeout=2s", tls.port)).await.expect_err("a server with TLS only");
+    });
+}
