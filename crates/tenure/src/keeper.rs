@@ -205,7 +205,7 @@ impl Task {
         let held_for = self.settings.clock.now().since(hold.since);
         self.settings.counters.held(held_for);
         self.settings.counters.released.up();
-        debug!(resource = ?hold.claim.resource, token = %hold.token, ?held_for, "released");
+        debug!(name = ?hold.claim.resource, token = %hold.token, ?held_for, "released");
         if self.hand_over(owner) {
             if let Some(ack) = ack {
                 drop(ack.send(Ok(())));
@@ -326,7 +326,7 @@ impl Task {
                     entry.failures = 0;
                     let due = sent.after(valid_for / 3).min(entry.ends());
                     self.settings.counters.renewed.up();
-                    debug!(resource = ?entry.hold.claim.resource, token = %entry.hold.token, "renewed");
+                    debug!(name = ?entry.hold.claim.resource, token = %entry.hold.token, "renewed");
                     self.schedule_at(owner, due);
                 }
                 Renewal::Gone => self.lose(owner, LostReason::Revoked),
@@ -342,7 +342,7 @@ impl Task {
             entry.hold.mark_overdue();
             self.settings.counters.renewal_failures.up();
             let left = entry.until.since(now);
-            warn!(resource = ?entry.hold.claim.resource, token = %entry.hold.token, error, ?left, "renewal failed");
+            warn!(name = ?entry.hold.claim.resource, token = %entry.hold.token, error, ?left, "renewal failed");
             let pause = self.settings.retry.pause(entry.failures).min(entry.hold.terms.lease / 10);
             let due = now.after(pause / 2 + jitter(pause / 2)).min(entry.ends());
             self.schedule_at(*owner, due);
@@ -360,7 +360,7 @@ impl Task {
         let held_for = self.settings.clock.now().since(entry.hold.since);
         self.settings.counters.lost.up();
         self.settings.counters.held(held_for);
-        warn!(resource = ?entry.hold.claim.resource, token = %entry.hold.token, %reason, ?held_for, "lost");
+        warn!(name = ?entry.hold.claim.resource, token = %entry.hold.token, %reason, ?held_for, "lost");
         if reason == LostReason::Revoked {
             return;
         }
@@ -420,7 +420,7 @@ async fn release(settings: &Settings, claim: &Claim, mut turn: Option<Turn>, ack
                 failures += 1;
                 drop(turn.take());
                 let now = clock.now();
-                debug!(resource = ?claim.resource, error = %e, "release failed");
+                debug!(name = ?claim.resource, error = %e, "release failed");
                 if !e.is_transient() || now >= give_up {
                     return answer(Err(e));
                 }

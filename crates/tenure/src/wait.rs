@@ -67,7 +67,7 @@ struct Contender<'a> {
     /// Taken when the caller has been answered.
     answer: Option<Answer>,
     asked: Instant,
-    /// Whether the store's last answer was that somebody else has it.
+    /// Whether somebody else had it when last asked: at the store, or in this process.
     busy: bool,
 }
 
@@ -100,6 +100,7 @@ impl Contender<'_> {
         match self.core.turnstile.enter(resource, terms) {
             Entry::Now(turn) => Some(Pass::Turn(turn)),
             Entry::Later(mut later) => {
+                self.busy = true;
                 let mut got = None;
                 let wait = async { got = (&mut later).await.ok() };
                 match self.unless_stopped(wait).await {
@@ -174,7 +175,7 @@ impl Contender<'_> {
             self.busy = false;
             failures += 1;
             settings.counters.errors.up();
-            debug!(resource = ?claim.resource, %error, failures, "acquire failed");
+            debug!(name = ?claim.resource, %error, failures, "acquire failed");
             let attempts = if patience == Patience::None { 2 } else { settings.retry.attempts };
             if !error.is_transient() || failures >= attempts {
                 break Err(error);
@@ -238,7 +239,11 @@ impl Contender<'_> {
         let waited = self.core.settings.clock.now().since(self.asked);
         self.core.settings.counters.waited(waited);
         let hold = held.hold();
-        debug!(resource = ?hold.claim.resource, token = %hold.token, ?waited, "granted");
+        let (name, token) = (&hold.claim.resource, hold.token);
+        if self.busy {
+            debug!(?name, %token, ?waited, "waited");
+        }
+        debug!(?name, %token, ?waited, "granted");
         self.reply(Ok(Some(Guard::new(held))));
     }
 

@@ -1,0 +1,254 @@
+//! Real processes: killed, stopped, and very many at once. Each is this program again, in a role.
+
+mod support;
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Seek, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use support::{Needs, RedisServer, Test, eventually, signal};
+use tenure::Locker;
+
+const ROLE: &str = "TENURE_TEST_ROLE";
+
+/// A store that a test's processes share.
+#[derive(Clone, Copy)]
+struct Store {
+    name: &'static str,
+    needs: Needs,
+    open: fn() -> Opened,
+}
+
+/// Keeps the store alive for one test.
+struct Opened {
+    url: String,
+    _server: Option<RedisServer>,
+    dir: tempfile::TempDir,
+}
+
+const STORES: [Store; 3] = [
+    Store { name: "sqlite", needs: Needs::Nothing, open: || opened(None, "") },
+    Store { name: "redis", needs: Needs::Redis, open: || opened(Some(RedisServer::start()), "") },
+    Store { name: "redis_plain", needs: Needs::Redis, open: || opened(Some(RedisServer::start()), "&layout=plain") },
+];
+
+fn opened(server: Option<RedisServer>, options: &str) -> Opened {
+    let dir = tempfile::tempdir().expect("a directory");
+    let base = server.as_ref().map_or_else(|| format!("sqlite:{}", dir.path().join("locks.db").display()), RedisServer::url);
+    Opened { url: format!("{base}?timeout=30s{options}"), _server: server, dir }
+}
+
+fn main() {
+    if let Ok(role) = std::env::var(ROLE) {
+        return play(&role);
+    }
+    let mut tests = Vec::new();
+    for store in STORES {
+        let mut add = |name: &str, run: fn(Opened)| {
+            tests.push(Test::new(format!("{}::{name}", store.name), store.needs, move || run((store.open)())));
+        };
+        add("a_killed_holder_frees_the_lock", a_killed_holder_frees_the_lock);
+        add("a_stopped_holder_knows_before_its_next_statement", a_stopped_holder_knows_before_its_next_statement);
+        add("two_hundred_processes_lose_no_update", two_hundred_processes_lose_no_update);
+        add("processes_killed_at_any_point_block_nobody", processes_killed_at_any_point_block_nobody);
+    }
+    let sqlite = STORES[0];
+    tests.push(Test::new("sqlite::a_killed_holder_is_noticed_at_once", Needs::Nothing, move || {
+        a_killed_holder_is_noticed_at_once(&(sqlite.open)());
+    }));
+    tests.push(Test::new("sqlite::tokens_outlive_all_processes", Needs::Nothing, move || {
+        tokens_outlive_all_processes(&(sqlite.open)())
+    }));
+    support::run(tests)
+}
+
+/// A process of this program.
+struct Player {
+    child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl Player {
+    fn start(role: &str, url: &str, more: &[&str]) -> Self {
+        let exe = std::env::current_exe().expect("this program");
+        let mut command = Command::new(exe);
+        command.env(ROLE, role).arg(url).args(more).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("started");
+        let (to, from) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
+        Self { child, to, from: BufReader::new(from) }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.from.read_line(&mut line).expect("read");
+        line.trim_end().to_owned()
+    }
+
+    fn tell(&mut self, line: &str) {
+        writeln!(self.to, "{line}").expect("told");
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().expect("killed");
+        self.child.wait().expect("waited");
+    }
+}
+
+impl Drop for Player {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+fn play(role: &str) {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let locker = Locker::connect(&args[0]).await.expect("connected");
+        match role {
+            "hold" => hold(&locker).await,
+            "count" => count(&locker, Path::new(&args[1])).await,
+            other => panic!("no such role: {other}"),
+        }
+        locker.close().await.expect("closed");
+    });
+}
+
+/// Locks, says so, and then answers each line with whether it still holds.
+async fn hold(locker: &Locker) {
+    let guard = locker.mutex("L").lock().await.expect("locked");
+    println!("{}", guard.token());
+    for line in std::io::stdin().lock().lines() {
+        match line.expect("read").as_str() {
+            // The very next statement after having stood still.
+            "check" => println!("{}", guard.is_valid()),
+            "run" => println!("{}", guard.run(async { "ran" }).await.unwrap_or("lost")),
+            "lost" => println!("{}", guard.lost().await.reason),
+            other => panic!("no such word: {other}"),
+        }
+    }
+}
+
+/// Adds one to a number in a file under the lock.
+async fn count(locker: &Locker, file: &Path) {
+    let guard = locker.mutex("L").lock().await.expect("locked");
+    let n = read_number(file);
+    write_number(file, n + 1);
+    guard.check().expect("held to the end");
+    guard.release().await.expect("given back");
+}
+
+fn read_number(file: &Path) -> u64 {
+    let mut text = String::new();
+    File::open(file).and_then(|mut f| f.read_to_string(&mut text)).expect("read");
+    text.trim().parse().expect("a number")
+}
+
+fn write_number(file: &Path, n: u64) {
+    let mut file = OpenOptions::new().write(true).open(file).expect("opened");
+    file.rewind().and_then(|()| write!(file, "{n:>8}")).expect("written");
+}
+
+fn short(store: &Opened) -> String {
+    format!("{}&lease=2s", store.url)
+}
+
+fn a_killed_holder_frees_the_lock(store: Opened) {
+    let mut holder = Player::start("hold", &short(&store), &[]);
+    let token: u64 = holder.line().parse().expect("a token");
+    let mut waiter = Player::start("hold", &short(&store), &[]);
+    holder.kill();
+    let next: u64 = waiter.line().parse().expect("a token");
+    assert!(next > token);
+}
+
+fn a_killed_holder_is_noticed_at_once(store: &Opened) {
+    // With a lease of an hour, only the kernel can tell.
+    let url = format!("{}&lease=1h", store.url);
+    let mut holder = Player::start("hold", &url, &[]);
+    holder.line();
+    let mut waiters: Vec<Player> = (0..3).map(|_| Player::start("hold", &url, &[])).collect();
+    let waiting = || block_on(async { Locker::connect(&url).await?.mutex("L").inspect().await }).expect("inspected").waiting;
+    eventually("three processes wait", || waiting() == Some(3));
+    holder.kill();
+    // Each is killed in its turn; nobody ever gives the lock back.
+    while !waiters.is_empty() {
+        eventually("the next one has it", || {
+            block_on(async { Locker::connect(&url).await?.mutex("L").inspect().await }).expect("inspected").waiting
+                == Some(u32::try_from(waiters.len()).expect("few") - 1)
+        });
+        let state = block_on(async { Locker::connect(&url).await?.mutex("L").inspect().await }).expect("inspected");
+        let about = state.holders[0].note.clone().expect("who it is");
+        let at = waiters.iter().position(|w| about.contains(&format!(" {} ", w.child.id()))).expect("one of them");
+        waiters.remove(at).kill();
+    }
+    let locked = block_on(async { Locker::connect(&url).await?.mutex("L").try_lock().await }).expect("asked");
+    assert!(locked.is_some());
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Runtime::new().expect("a runtime").block_on(future)
+}
+
+fn a_stopped_holder_knows_before_its_next_statement(store: Opened) {
+    for word in ["check", "run", "lost"] {
+        let mut holder = Player::start("hold", &short(&store), &[]);
+        let token: u64 = holder.line().parse().expect("a token");
+        holder.tell("check");
+        assert_eq!(holder.line(), "true");
+        // It reads its next line: it stands still there, and not between a check and a write.
+        signal(holder.child.id(), "STOP");
+        let mut next = Player::start("hold", &short(&store), &[]);
+        let larger: u64 = next.line().parse().expect("locked when the lease of the one that stands still has ended");
+        assert!(larger > token);
+        holder.tell(word);
+        signal(holder.child.id(), "CONT");
+        let answer = holder.line();
+        let known = ["false", "lost", "the lease ended before a renewal was confirmed", "the store says that the hold is gone"];
+        assert!(known.contains(&answer.as_str()), "{word}: {answer}");
+        next.tell("check");
+        assert_eq!(next.line(), "true", "the next holder is left alone");
+        next.kill();
+    }
+}
+
+fn two_hundred_processes_lose_no_update(store: Opened) {
+    let file = store.dir.path().join("number");
+    std::fs::write(&file, "       0").expect("written");
+    let path = file.to_str().expect("UTF-8").to_owned();
+    let mut players: Vec<Player> = (0..200).map(|_| Player::start("count", &store.url, &[&path])).collect();
+    for player in &mut players {
+        assert!(player.child.wait().expect("waited").success());
+    }
+    assert_eq!(read_number(&file), 200);
+}
+
+fn processes_killed_at_any_point_block_nobody(store: Opened) {
+    let file = store.dir.path().join("number");
+    std::fs::write(&file, "       0").expect("written");
+    let path = file.to_str().expect("UTF-8").to_owned();
+    let url = short(&store);
+    // Killed after more and more of what they do: starting, connecting, asking, holding, giving back.
+    for delay in 0..30 {
+        let mut victim = Player::start("count", &url, &[&path]);
+        std::thread::sleep(Duration::from_millis(delay));
+        victim.kill();
+    }
+    let mut last = Player::start("hold", &url, &[]);
+    last.line().parse::<u64>().expect("a token");
+}
+
+fn tokens_outlive_all_processes(store: &Opened) {
+    let mut last = 0;
+    for _ in 0..5 {
+        let mut holder = Player::start("hold", &store.url, &[]);
+        let token: u64 = holder.line().parse().expect("a token");
+        assert!(token > last);
+        last = token;
+        holder.kill();
+    }
+}
