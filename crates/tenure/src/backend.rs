@@ -184,7 +184,7 @@ pub struct State {
     pub holders: Vec<Holder>,
     /// How many wait, as far as the store can see: owners or client processes. `None` if it cannot.
     pub waiting: Option<u32>,
-    /// The last token known for the name, also of earlier holders.
+    /// At least the last token of the name, also of earlier holders: the next one will be larger.
     pub fence: Option<Token>,
 }
 

@@ -1,0 +1,251 @@
+//! What the engine promises whatever the store: time, executors, drops, limits, what it tells of itself.
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use tenure::clock::Clock;
+use tenure::{Error, Guard, Locker, LostReason, State};
+use tokio::runtime::Handle;
+
+const LEASE: Duration = Duration::from_secs(30);
+
+/// A locker on the paused clock of the test's own runtime.
+async fn paused(clock: &Clock) -> Locker {
+    Locker::builder().clock(clock.clone()).runtime(Handle::current()).connect("memory:").await.expect("connected")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_slept_past_the_lease_knows_at_once() {
+    let clock = Clock::for_tests();
+    let locker = paused(&clock).await;
+    let guard = locker.mutex("a").lock().await.expect("locked");
+    clock.jump(LEASE - Duration::from_secs(1));
+    assert!(guard.is_valid());
+    clock.jump(Duration::from_secs(2));
+    // No timer has fired and nobody has renewed: the clock alone says so.
+    assert!(!guard.is_valid());
+    assert_eq!(guard.state(), State::Lost);
+    assert_eq!(guard.lost().await.reason, LostReason::Expired);
+    assert!(guard.run(async { panic!("not one step more") }).await.is_err());
+    let next = locker.mutex("a").lock().await.expect("locked again");
+    assert!(next.token() > guard.token());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_is_earlier_than_the_stores() {
+    let clock = Clock::for_tests();
+    let locker = paused(&clock).await;
+    let guard = locker.mutex("a").lease_fixed(LEASE).lock().await.expect("locked");
+    assert!(guard.expires_in() <= LEASE * 99 / 100 - Duration::from_millis(2));
+    clock.jump(guard.expires_in());
+    assert!(!guard.is_valid());
+    // The store still keeps others out.
+    assert_eq!(locker.mutex("a").inspect().await.expect("inspected").holders.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_left_of_closed_lockers_and_dropped_futures() {
+    let before = Handle::current().metrics().num_alive_tasks();
+    {
+        let locker = paused(&Clock::for_tests()).await;
+        let guard = locker.mutex("a").lock().await.expect("locked");
+        for _ in 0..10 {
+            drop(tokio::time::timeout(Duration::from_millis(5), locker.mutex("a").lock()).await);
+        }
+        drop(guard);
+        drop(locker.mutex("a").lock());
+    }
+    while Handle::current().metrics().num_alive_tasks() > before {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[test]
+fn a_guard_outlives_its_runtime_and_is_dropped_without_one() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let locker = runtime.block_on(Locker::connect("memory:?lease=1s")).expect("connected");
+    let guard = runtime.block_on(locker.mutex("a").lock()).expect("locked");
+    drop(runtime);
+    // Renewals do not depend on the user's runtime.
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(guard.is_valid());
+    std::thread::spawn(move || drop(guard)).join().expect("no panic");
+    let free = block_on(locker.mutex("a").lock_within(Duration::from_secs(10)));
+    assert!(free.expect("asked").is_some());
+}
+
+#[test]
+fn a_runtime_that_is_blocked_does_not_lose_its_locks() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let locker = Locker::connect("memory:?lease=1s").await.expect("connected");
+        let guard = locker.mutex("a").lock().await.expect("locked");
+        std::thread::sleep(Duration::from_secs(3));
+        assert_eq!(guard.state(), State::Held);
+    });
+}
+
+/// The smallest executor: no timers, no I/O, nothing of tokio's.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(done) => return done,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+#[test]
+fn any_executor_will_do() {
+    block_on(async {
+        let locker = Locker::connect("memory:").await.expect("connected");
+        let owner = tenure::Owner::new();
+        let guard = locker.mutex("a").owner(&owner).lock().await.expect("locked");
+        assert!(locker.mutex("a").lock_within(Duration::from_millis(20)).await.expect("asked").is_none());
+        assert!(locker.mutex("a").owner(&owner).lock_within(Duration::from_millis(20)).await.expect("asked").is_some());
+        assert_eq!(guard.run(async { 1 }).await.expect("held"), 1);
+        guard.release().await.expect("given back");
+        let fixed = locker.mutex("a").lease_fixed(Duration::from_millis(50)).lock().await.expect("locked");
+        assert_eq!(fixed.lost().await.reason, LostReason::LeaseEnded);
+        locker.close().await.expect("closed");
+    });
+}
+
+#[tokio::test]
+async fn an_owner_that_acquires_twice_at_once_waits_within_its_limit() {
+    let locker = Locker::connect("memory:").await.expect("connected");
+    let owner = tenure::Owner::new();
+    let held = locker.mutex("a").lock().await.expect("locked by somebody else");
+    let mutex = locker.mutex("a").owner(&owner);
+    let first = tokio::spawn(mutex.lock());
+    while locker.stats().waiting == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(mutex.try_lock().await.expect("asked").is_none());
+    assert!(mutex.lock_within(Duration::from_millis(20)).await.expect("asked").is_none());
+    drop(held);
+    let outer = first.await.expect("no panic").expect("locked");
+    assert_eq!(mutex.lock().await.expect("re-entered").token(), outer.token());
+}
+
+#[tokio::test]
+async fn a_lost_hold_is_not_reentered() {
+    let locker = Locker::connect("memory:").await.expect("connected");
+    let owner = tenure::Owner::new();
+    let mutex = locker.mutex("a").owner(&owner);
+    let outer = mutex.clone().lease_fixed(Duration::from_millis(20)).lock().await.expect("locked");
+    outer.lost().await;
+    assert!(matches!(mutex.lock().await, Err(Error::Lost(_))), "a nested call must not think that it is protected");
+    drop(outer);
+    assert!(mutex.lock().await.is_ok());
+}
+
+#[tokio::test]
+async fn wrong_requests_are_refused_with_a_reason() {
+    let locker = Locker::connect("memory:").await.expect("connected");
+    let refused = async |lock: tenure::Mutex, words: &str| match lock.try_lock().await {
+        Err(error @ Error::Config { .. }) => assert!(error.to_string().contains(words), "{error}"),
+        other => panic!("{other:?}"),
+    };
+    refused(locker.mutex(""), "1 to 512 bytes").await;
+    refused(locker.mutex("x".repeat(513)), "513 bytes long").await;
+    refused(locker.mutex("a").lease(Duration::from_millis(9)), "10ms to 24h").await;
+    refused(locker.mutex("a").lease_fixed(Duration::from_secs(86_401)), "10ms to 24h").await;
+    refused(locker.mutex("a").note("x".repeat(4097)), "4096 bytes").await;
+    assert!(locker.mutex("x".repeat(512)).lease(Duration::from_millis(10)).try_lock().await.expect("asked").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn counters_and_histograms_tell_what_happened() {
+    let locker = paused(&Clock::for_tests()).await;
+    let guard = locker.mutex("a").lock().await.expect("locked");
+    assert!(locker.mutex("a").try_lock().await.expect("asked").is_none());
+    let waiter = tokio::spawn(locker.mutex("a").lock());
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    let stats = locker.stats();
+    assert_eq!((stats.granted, stats.holding, stats.waiting, stats.not_granted), (1, 1, 1, 1));
+    assert!(stats.renewed >= 3);
+    guard.release().await.expect("given back");
+    let next: Guard = waiter.await.expect("no panic").expect("locked");
+    drop(next);
+    locker.close().await.expect("closed");
+    let stats = locker.stats();
+    assert_eq!((stats.granted + stats.handed_over, stats.released, stats.holding, stats.waiting), (2, 2, 0, 0));
+    assert_eq!((stats.wait.count(), stats.hold.count()), (2, 2));
+    assert!(stats.wait.quantile(1.0).expect("counted") >= Duration::from_secs(40));
+    assert!(stats.wait.quantile(0.5).expect("counted") < Duration::from_secs(1));
+    assert_eq!(stats.lost, 0);
+}
+
+#[test]
+fn events_carry_name_and_token() {
+    let log = Log::default();
+    let seen = Arc::clone(&log.0);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
+    tracing::subscriber::with_default(log, || {
+        runtime.block_on(async {
+            let locker = paused(&Clock::for_tests()).await;
+            let guard = locker.mutex("the name").lock().await.expect("locked");
+            let waiter = tokio::spawn(locker.mutex("the name").lock());
+            tokio::time::sleep(LEASE).await;
+            guard.release().await.expect("given back");
+            let next = waiter.await.expect("no panic").expect("locked");
+            locker.mutex("the name").break_hold().await.expect("broken");
+            next.lost().await;
+        });
+    });
+    let seen = seen.lock().expect("not poisoned");
+    let events: BTreeSet<&str> = seen.iter().map(|(event, _)| event.as_str()).collect();
+    assert!(["granted", "waited", "renewed", "released", "lost"].iter().all(|e| events.contains(e)), "{events:?}");
+    for (event, fields) in seen.iter() {
+        assert!(fields.contains("the name") && fields.contains("token"), "{event}: {fields}");
+    }
+    assert!(seen.iter().any(|(event, fields)| event == "granted" && fields.contains("waited")));
+    assert!(seen.iter().any(|(event, fields)| event == "released" && fields.contains("held_for")));
+}
+
+/// Keeps the library's events: the message, and all fields as text.
+#[derive(Default)]
+struct Log(Arc<Mutex<Vec<(String, String)>>>);
+
+impl tracing::Subscriber for Log {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target().starts_with("tenure")
+    }
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        struct Fields(String, String);
+        impl tracing::field::Visit for Fields {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                if field.name() == "message" {
+                    self.0 = format!("{value:?}");
+                } else {
+                    self.1 += &format!("{}={value:?} ", field.name());
+                }
+            }
+        }
+        let mut fields = Fields(String::new(), String::new());
+        event.record(&mut fields);
+        self.0.lock().expect("not poisoned").push((fields.0, fields.1));
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
