@@ -1,0 +1,145 @@
+//! One file for all processes of one machine: SQLite in WAL mode, and pipes beside it.
+//!
+//! - [`file`]: where it is, whether it is ours, what its errors mean.
+//! - [`worker`]: the thread that owns the connection.
+//! - [`verbs`]: the contract as SQL. Leases are points of `CLOCK_BOOTTIME`, which all processes share, and void after
+//!   a restart of the machine.
+//! - [`peers`]: who is alive, and who wakes whom.
+
+mod file;
+mod peers;
+mod verbs;
+mod worker;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, mpsc};
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use self::file::NAME;
+use self::verbs::{Answer, Verbs};
+use self::worker::{Ask, Job, Worker};
+use crate::backend::{Attempt, Backend, Broken, Capabilities, Claim, Reach, Released, Renewal, Safety, Scope, State, Survival};
+use crate::connect::{Address, Context};
+use crate::error::{Error, Fault, Result};
+use crate::name::Resource;
+use crate::signal::{Hub, Signal};
+
+const RELEASING: &str = "releasing";
+const INSPECTING: &str = "inspecting";
+
+/// A client of a file. Its thread ends when it is closed or dropped.
+struct Sqlite {
+    path: PathBuf,
+    jobs: mpsc::Sender<Job>,
+    hub: Hub,
+}
+
+impl fmt::Debug for Sqlite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sqlite").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Sqlite {
+    async fn ask<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        verb: impl FnMut(&mut Verbs<'_>) -> Answer<T> + Send + 'static,
+    ) -> Result<T> {
+        let (reply, answer) = oneshot::channel();
+        self.jobs.send(Job::Call(Box::new(Ask { doing, verb, answer: None, reply }))).map_err(|_| Error::Closed)?;
+        answer.await.unwrap_or(Err(Error::Closed))
+    }
+}
+
+#[async_trait]
+impl Backend for Sqlite {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            backend: NAME,
+            reach: Reach::Machine,
+            token_blocks: true,
+            queues: true,
+            watch_first: true,
+            safety: Safety {
+                holder_pause: Survival::FenceOnly,
+                // There is no process but the holders' own: whoever is left goes on.
+                store_restart: Survival::Lock,
+                power_loss: Survival::Together,
+                clock_jump: Survival::Lock,
+            },
+        }
+    }
+
+    async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
+        let claim = claim.clone();
+        self.ask("acquiring", move |verbs| verbs.acquire(&claim)).await
+    }
+
+    async fn renew(&self, claims: &[Claim]) -> Result<Vec<Renewal>> {
+        let claims = claims.to_vec();
+        self.ask("renewing", move |verbs| verbs.renew(&claims)).await
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Released> {
+        let claim = claim.clone();
+        self.ask(RELEASING, move |verbs| verbs.release(&claim)).await
+    }
+
+    async fn watch(&self, claim: &Claim) -> Result<Signal> {
+        Ok(self.hub.listen(claim.resource.as_str()).0)
+    }
+
+    async fn inspect(&self, scope: Scope<'_>) -> Result<Vec<State>> {
+        match scope {
+            Scope::One(resource) => {
+                let resource = resource.clone();
+                self.ask(INSPECTING, move |verbs| verbs.inspect_one(&resource)).await
+            }
+            Scope::Prefix(prefix) => {
+                let prefix = prefix.to_owned();
+                self.ask(INSPECTING, move |verbs| verbs.inspect_prefix(&prefix)).await
+            }
+        }
+    }
+
+    async fn break_hold(&self, resource: &Resource) -> Result<Option<Broken>> {
+        let resource = resource.clone();
+        self.ask("breaking", move |verbs| verbs.break_hold(&resource)).await
+    }
+
+    async fn close(&self) -> Result<()> {
+        let (done, closed) = oneshot::channel();
+        // Gone already if it was closed before.
+        if self.jobs.send(Job::Close(done)).is_ok() {
+            drop(closed.await);
+        }
+        Ok(())
+    }
+}
+
+/// Opens `sqlite:`. All that blocks happens on the client's own thread.
+pub(crate) fn open(address: Address, context: Context) -> BoxFuture<'static, Result<Arc<dyn Backend>>> {
+    Box::pin(async move {
+        let hub = Hub::default();
+        let (jobs, inbox) = mpsc::channel();
+        let (opened, opening) = oneshot::channel();
+        let (worker_hub, runtime) = (hub.clone(), Handle::current());
+        let start = move || match Worker::open(&address.rest, context, worker_hub, runtime) {
+            Ok(worker) => {
+                drop(opened.send(Ok(worker.path())));
+                worker.run(&inbox);
+            }
+            Err(e) => drop(opened.send(Err(e))),
+        };
+        let thread = std::thread::Builder::new().name("tenure-sqlite".into()).spawn(start);
+        thread.map_err(|e| Error::unavailable(NAME, "opening", Fault::Connection, format!("no thread: {e}")))?;
+        let path = opening.await.unwrap_or(Err(Error::Closed))?;
+        Ok(Arc::new(Sqlite { path, jobs, hub }) as Arc<dyn Backend>)
+    })
+}

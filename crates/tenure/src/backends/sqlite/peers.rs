@@ -1,0 +1,299 @@
+//! The clients of one file as processes: who is alive, and how one wakes another.
+//!
+//! Every client has two pipes beside the file. It keeps `<client>.alive` open for as long as it lives, so that whoever
+//! has it open for reading sees the end of it at the moment of its death. It reads `<client>.wake`, in which others
+//! leave word. A client without pipes (its file system has none, or it was closed) has nothing but its leases.
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::{CWD, Mode, OFlags};
+use tokio::net::unix::pipe;
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+
+use crate::name::ClientId;
+use crate::signal::Hub;
+
+/// The most peers that are watched at a time, so that descriptors do not run out. Others are noticed by polling.
+const MAX_WATCHED: usize = 128;
+/// Below PIPE_BUF, so that messages do not mix.
+const MAX_MESSAGE: usize = 1024;
+
+/// What is known of a peer.
+pub(super) enum Life {
+    /// It lives; the file ends when it dies.
+    Alive(File),
+    Dead,
+    /// It has no pipe, or one that may not be opened: its leases decide.
+    Unknown,
+}
+
+/// What one client tells another.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Message {
+    /// The name is free, and you are next.
+    Free(String),
+    /// You are next after this holder: watch it.
+    Held(ClientId),
+}
+
+impl Message {
+    /// Two bytes of length, then a letter and the text.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let body = match self {
+            Self::Free(name) => format!("f{name}"),
+            Self::Held(client) => format!("h{client}"),
+        };
+        let length = u16::try_from(body.len()).unwrap_or(u16::MAX);
+        [&length.to_le_bytes(), body.as_bytes()].concat()
+    }
+
+    /// Takes the first whole message off the buffer; the inner `None` is one that makes no sense.
+    fn take(buffer: &mut Vec<u8>) -> Option<Option<Self>> {
+        let (length, rest) = buffer.split_first_chunk::<2>()?;
+        let length = usize::from(u16::from_le_bytes(*length));
+        if length > MAX_MESSAGE {
+            buffer.clear();
+            return Some(None);
+        }
+        let message = Self::decode(rest.get(..length)?);
+        buffer.drain(..2 + length);
+        Some(message)
+    }
+
+    fn decode(body: &[u8]) -> Option<Self> {
+        let body = std::str::from_utf8(body).ok()?;
+        if let Some(name) = body.strip_prefix('f') {
+            return Some(Self::Free(name.to_owned()));
+        }
+        body.strip_prefix('h')?.parse().ok().map(Self::Held)
+    }
+}
+
+/// Where the peers of one file meet.
+#[derive(Debug)]
+pub(super) struct Peers {
+    dir: PathBuf,
+    hub: Hub,
+    runtime: Handle,
+    watched: Mutex<VecDeque<(ClientId, AbortHandle)>>,
+}
+
+impl Peers {
+    pub(super) fn new(file: &Path, hub: Hub, runtime: Handle) -> Self {
+        let mut dir = file.as_os_str().to_owned();
+        dir.push(".clients");
+        Self { dir: dir.into(), hub, runtime, watched: Mutex::default() }
+    }
+
+    pub(super) fn hub(&self) -> &Hub {
+        &self.hub
+    }
+
+    fn path(&self, client: &str, kind: &str) -> PathBuf {
+        self.dir.join(format!("{client}.{kind}"))
+    }
+
+    /// Whether a peer lives. Only a pipe without its writer proves a death: a missing one may just have been closed.
+    pub(super) fn look(&self, client: &str) -> Life {
+        life(&self.path(client, "alive"))
+    }
+
+    /// The way to a peer that waits. `Err(true)` if nobody will ever read there.
+    pub(super) fn wake_pipe(&self, client: &str) -> Result<File, bool> {
+        let open = open(&self.path(client, "wake"), OpenOptions::new().write(true));
+        open.map_err(|e| e.kind() == ErrorKind::NotFound || e.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()))
+    }
+
+    /// Removes what a dead client left behind.
+    pub(super) fn remove(&self, client: &str) {
+        for kind in ["alive", "wake"] {
+            drop(std::fs::remove_file(self.path(client, kind)));
+        }
+    }
+
+    /// The clients whose pipes say that they are dead.
+    pub(super) fn dead(&self) -> Vec<String> {
+        let mut dead = Vec::new();
+        for entry in std::fs::read_dir(&self.dir).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let Some((client, kind)) = name.to_str().and_then(|name| name.split_once('.')) else { continue };
+            match kind {
+                "alive" if matches!(life(&entry.path()), Life::Dead) => dead.push(client.to_owned()),
+                // Left by a client that died while it made or removed its pipes. Reading from it would take messages.
+                "wake" if matches!(self.wake_pipe(client), Err(true)) => drop(std::fs::remove_file(entry.path())),
+                // Its maker makes another one if it was not dead but slow.
+                "alive.new" | "wake.new" if matches!(life(&entry.path()), Life::Dead) => {
+                    drop(std::fs::remove_file(entry.path()));
+                }
+                _ => {}
+            }
+        }
+        dead
+    }
+
+    /// Wakes all listeners when the peer dies. One task per peer, however many locks it holds.
+    pub(super) fn watch(self: &Arc<Self>, client: ClientId, alive: File) {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        if watched.iter().any(|(known, _)| *known == client) {
+            return;
+        }
+        let entered = self.runtime.enter();
+        let Ok(pipe) = pipe::Receiver::from_file_unchecked(alive) else { return };
+        drop(entered);
+        let peers = Arc::clone(self);
+        let task = self.runtime.spawn(async move {
+            until_closed(&pipe).await;
+            peers.watched.lock().unwrap_or_else(PoisonError::into_inner).retain(|(known, _)| *known != client);
+            peers.hub.fire_all();
+        });
+        watched.push_back((client, task.abort_handle()));
+        if watched.len() > MAX_WATCHED
+            && let Some((_, oldest)) = watched.pop_front()
+        {
+            oldest.abort();
+        }
+    }
+
+    fn receive(self: &Arc<Self>, message: Option<Message>) {
+        match message {
+            Some(Message::Free(name)) => self.hub.fire(&name),
+            Some(Message::Held(client)) => match self.look(&client.to_string()) {
+                Life::Alive(alive) => self.watch(client, alive),
+                Life::Dead | Life::Unknown => self.hub.fire_all(),
+            },
+            None => self.hub.fire_all(),
+        }
+    }
+}
+
+async fn until_closed(pipe: &pipe::Receiver) {
+    let mut nothing = [0_u8; 8];
+    while pipe.readable().await.is_ok() {
+        match pipe.try_read(&mut nothing) {
+            Ok(0) => return,
+            Err(e) if e.kind() != ErrorKind::WouldBlock => return,
+            _ => {}
+        }
+    }
+}
+
+async fn listen(peers: Arc<Peers>, pipe: pipe::Receiver) {
+    let mut buffer = Vec::new();
+    let mut chunk = [0_u8; 4096];
+    while pipe.readable().await.is_ok() {
+        match pipe.try_read(&mut chunk) {
+            Ok(n) => buffer.extend(chunk.iter().take(n)),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => continue,
+            Err(_) => return,
+        }
+        while let Some(message) = Message::take(&mut buffer) {
+            peers.receive(message);
+        }
+    }
+}
+
+fn open(path: &Path, options: &mut OpenOptions) -> std::io::Result<File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    options.custom_flags(i32::try_from(flags.bits()).unwrap_or(0)).open(path)
+}
+
+fn life(path: &Path) -> Life {
+    let Ok(mut alive) = open(path, OpenOptions::new().read(true)) else { return Life::Unknown };
+    match alive.read(&mut [0_u8; 8]) {
+        Ok(0) => Life::Dead,
+        Err(e) if e.kind() != ErrorKind::WouldBlock => Life::Unknown,
+        _ => Life::Alive(alive),
+    }
+}
+
+/// Writes without waiting: one who does not empty its pipe is stopped, and finds out by polling.
+pub(super) fn send(mut pipe: &File, message: &[u8]) {
+    drop(pipe.write(message));
+}
+
+/// This client as its peers see it. Dropping it removes its pipes.
+#[derive(Debug)]
+pub(super) struct Presence {
+    peers: Arc<Peers>,
+    client: ClientId,
+    reader: AbortHandle,
+    _alive: File,
+}
+
+impl Presence {
+    /// Makes the pipes. Pipes and not inotify: its limit of 128 instances per user is below the 200 processes we serve,
+    /// and a pipe can carry the name.
+    pub(super) fn new(peers: &Arc<Peers>, client: ClientId) -> std::io::Result<Self> {
+        std::fs::create_dir_all(&peers.dir)?;
+        // `alive` last: who has one can be woken.
+        let wake = make(&peers.path(&client.to_string(), "wake"))?;
+        let alive = make(&peers.path(&client.to_string(), "alive"))?;
+        let entered = peers.runtime.enter();
+        let pipe = pipe::Receiver::from_file_unchecked(wake)?;
+        drop(entered);
+        let reader = peers.runtime.spawn(listen(Arc::clone(peers), pipe)).abort_handle();
+        Ok(Self { peers: Arc::clone(peers), client, reader, _alive: alive })
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        // Removed while still open: a missing pipe leaves the leases alone, one without a writer would end them.
+        self.peers.remove(&self.client.to_string());
+        self.reader.abort();
+        for (_, task) in self.peers.watched.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            task.abort();
+        }
+    }
+}
+
+/// Makes a pipe that is open for reading and writing before anybody can see it, so that it never looks dead.
+fn make(path: &Path) -> std::io::Result<File> {
+    let mut hidden = path.as_os_str().to_owned();
+    hidden.push(".new");
+    let hidden = PathBuf::from(hidden);
+    let once = || -> std::io::Result<File> {
+        rustix::fs::mkfifoat(CWD, &hidden, Mode::from_raw_mode(0o666))?;
+        let file = open(&hidden, OpenOptions::new().read(true).write(true))?;
+        std::fs::rename(&hidden, path)?;
+        Ok(file)
+    };
+    // Somebody who sweeps may have taken it for a dead one's before it was open.
+    let mut made = once();
+    for _ in 0..8 {
+        match &made {
+            Err(e) if e.kind() == ErrorKind::NotFound => made = once(),
+            _ => break,
+        }
+    }
+    made.inspect_err(|_| drop(std::fs::remove_file(&hidden)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_survive_being_cut_anywhere_and_nonsense_is_skipped() {
+        let client = ClientId::random().unwrap();
+        let (free, held) = (Message::Free("a\0ü%_".into()), Message::Held(client));
+        let stream = [free.encode(), held.encode()].concat();
+        for cut in 0..stream.len() {
+            let mut buffer = stream[..cut].to_vec();
+            let mut got: Vec<_> = std::iter::from_fn(|| Message::take(&mut buffer)).collect();
+            buffer.extend(&stream[cut..]);
+            got.extend(std::iter::from_fn(|| Message::take(&mut buffer)));
+            assert_eq!(got.iter().flatten().collect::<Vec<_>>(), [&free, &held], "cut at {cut}");
+        }
+        assert_eq!(Message::take(&mut vec![1, 0, b'x']), Some(None));
+        assert_eq!(Message::take(&mut vec![0xff, 0xff, 1]), Some(None));
+        assert_eq!(Message::take(&mut vec![2, 0, b'f', 0xff]), Some(None));
+        assert_eq!(Message::take(&mut vec![5, 0, b'f']), None);
+    }
+}

@@ -1,0 +1,371 @@
+//! The verbs of the contract as SQL, inside a transaction that the worker began.
+
+use std::fs::File;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rusqlite::{OptionalExtension, Row, Transaction, params};
+
+use super::file::NAME;
+use super::peers::{Life, Message, Peers, send};
+use crate::backend::{Attempt, Broken, Claim, Holder, Queue, Released, Renewal, State};
+use crate::clock::{Clock, Instant};
+use crate::error::{Error, Fault, Result};
+use crate::name::{ClientId, Resource, Token};
+
+/// What a lost word to a waiter costs, or one that was left with a waiter that is stopped.
+const POLL: Duration = Duration::from_secs(1);
+/// The same where there are no pipes.
+const BLIND_POLL: Duration = Duration::from_millis(50);
+/// How many in line are told whom to watch: a second one, in case that the first dies with the holder.
+const WATCHERS: usize = 2;
+
+/// The outer error is SQLite's and undoes the transaction; the inner one is an answer.
+pub(super) type Answer<T> = rusqlite::Result<Result<T>>;
+
+/// Who asks.
+#[derive(Debug)]
+pub(super) struct Me {
+    pub(super) id: ClientId,
+    pub(super) client: String,
+    pub(super) about: Arc<str>,
+    pub(super) boot: String,
+    pub(super) clock: Clock,
+    /// Whether this client has pipes.
+    pub(super) present: bool,
+}
+
+/// What is to be done once the transaction has been committed.
+#[derive(Debug, Default)]
+pub(super) struct After {
+    fire: Vec<String>,
+    send: Vec<(File, Vec<u8>)>,
+    watch: Vec<(ClientId, File)>,
+    dead: Vec<String>,
+}
+
+impl After {
+    /// What others wait for comes before our own answers.
+    pub(super) fn wake(&mut self, peers: &Peers) {
+        for (pipe, message) in self.send.drain(..) {
+            send(&pipe, &message);
+        }
+        for name in self.fire.drain(..) {
+            peers.hub().fire(&name);
+        }
+    }
+
+    /// The rest.
+    pub(super) fn tidy(self, peers: &Arc<Peers>) {
+        for (client, alive) in self.watch {
+            peers.watch(client, alive);
+        }
+        // After the rows are gone: a missing pipe says nothing, so a row must not outlive the pipe of a dead client.
+        for client in self.dead {
+            peers.remove(&client);
+        }
+    }
+}
+
+struct Hold {
+    owner: String,
+    client: String,
+    until: Instant,
+    token: Token,
+    last: Token,
+    note: Option<String>,
+}
+
+const HOLD: &str = "owner, client, until, token, last, note, name";
+
+impl Hold {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            owner: row.get(0)?,
+            client: row.get(1)?,
+            until: Instant::from_nanos(unsigned(row.get(2)?)),
+            token: Token::new(unsigned(row.get(3)?)),
+            last: Token::new(unsigned(row.get(4)?)),
+            note: row.get(5)?,
+        })
+    }
+
+    fn show(self, now: Instant) -> Holder {
+        Holder {
+            owner: self.owner,
+            token: Some(self.last),
+            since: UNIX_EPOCH.checked_add(Duration::from_micros(self.token.get())),
+            expires_in: Some(self.until.since(now)),
+            note: self.note,
+        }
+    }
+}
+
+fn unsigned(n: i64) -> u64 {
+    u64::try_from(n).unwrap_or(0)
+}
+
+fn signed(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+fn unix_micros() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// A transaction, and what it will have to do afterwards.
+pub(super) struct Verbs<'a> {
+    pub(super) tx: &'a Transaction<'a>,
+    pub(super) me: &'a Me,
+    pub(super) peers: &'a Peers,
+    pub(super) after: &'a mut After,
+}
+
+impl Verbs<'_> {
+    pub(super) fn acquire(&mut self, claim: &Claim) -> Answer<Attempt> {
+        let name = claim.resource.as_str();
+        let owner = claim.owner.to_string();
+        let now = self.me.clock.now();
+        let until = signed(now.after(claim.lease).as_nanos());
+        match self.holder(name, now)? {
+            Some((hold, _)) if hold.owner == owner => {
+                self.run("UPDATE holds SET until = ?2 WHERE name = ?1", params![name.as_bytes(), until])?;
+                return Ok(Ok(Attempt::Granted { token: hold.token, valid_for: claim.lease }));
+            }
+            Some((hold, alive)) => {
+                // Without a pipe nobody could wake it, or know that it has died.
+                if claim.queue == Queue::Allowed && self.me.present {
+                    let sql = "INSERT OR IGNORE INTO waiters (name, owner, client, boot) VALUES (?1, ?2, ?3, ?4)";
+                    self.run(sql, params![name.as_bytes(), owner, self.me.client, self.me.boot])?;
+                }
+                if let (Some(alive), Ok(client)) = (alive, hold.client.parse()) {
+                    self.after.watch.push((client, alive));
+                }
+                let poll = if self.me.present { POLL } else { BLIND_POLL };
+                return Ok(Ok(Attempt::Busy { poll_within: hold.until.since(now).min(poll), holder: Some(hold.owner) }));
+            }
+            None => {}
+        }
+        let (token, last) = match self.tokens(claim.tokens)? {
+            Ok(tokens) => tokens,
+            Err(e) => return Ok(Err(e)),
+        };
+        let note = claim.note.as_ref().unwrap_or(&self.me.about);
+        let (first, last) = (signed(token.get()), signed(last.get()));
+        self.run(
+            "INSERT OR REPLACE INTO holds (name, owner, client, boot, until, token, last, note)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            params![name.as_bytes(), owner, self.me.client, self.me.boot, until, first, last, &**note],
+        )?;
+        self.run("DELETE FROM waiters WHERE owner = ?2 AND name = ?1", params![name.as_bytes(), owner])?;
+        if self.me.present {
+            let message = Message::Held(self.me.id).encode();
+            for pipe in self.next_in_line(name, WATCHERS)?.into_iter().flatten() {
+                self.after.send.push((pipe, message.clone()));
+            }
+        }
+        Ok(Ok(Attempt::Granted { token, valid_for: claim.lease }))
+    }
+
+    pub(super) fn renew(&mut self, claims: &[Claim]) -> Answer<Vec<Renewal>> {
+        let mut statement =
+            self.tx.prepare_cached("UPDATE holds SET until = ?5 WHERE name = ?1 AND owner = ?2 AND boot = ?3 AND until > ?4")?;
+        let mut renew = |claim: &Claim| -> rusqlite::Result<Renewal> {
+            let now = self.me.clock.now();
+            let (now, until) = (signed(now.as_nanos()), signed(now.after(claim.lease).as_nanos()));
+            let name = claim.resource.as_str().as_bytes();
+            let extended = statement.execute(params![name, claim.owner.to_string(), self.me.boot, now, until])?;
+            Ok(if extended == 1 { Renewal::Extended { valid_for: claim.lease } } else { Renewal::Gone })
+        };
+        claims.iter().map(&mut renew).collect::<rusqlite::Result<_>>().map(Ok)
+    }
+
+    pub(super) fn release(&mut self, claim: &Claim) -> Answer<Released> {
+        let name = claim.resource.as_str();
+        let owner = claim.owner.to_string();
+        let now = self.me.clock.now();
+        let sql = "DELETE FROM holds WHERE name = ?1 AND owner = ?2 RETURNING boot = ?3 AND until > ?4";
+        let hold: Option<bool> = self
+            .tx
+            .prepare_cached(sql)?
+            .query_row(params![name.as_bytes(), owner, self.me.boot, signed(now.as_nanos())], |row| row.get(0))
+            .optional()?;
+        let left = self.run("DELETE FROM waiters WHERE owner = ?2 AND name = ?1", params![name.as_bytes(), owner])?;
+        // One who leaves the line may have been told already that it is free.
+        if hold.is_some() || (left > 0 && self.holder(name, now)?.is_none()) {
+            self.wake_next(name)?;
+        }
+        Ok(Ok(if hold == Some(true) { Released::Yes } else { Released::NotHeld }))
+    }
+
+    pub(super) fn break_hold(&mut self, resource: &Resource) -> Answer<Option<Broken>> {
+        let name = resource.as_str();
+        let now = self.me.clock.now();
+        let Some((hold, _)) = self.holder(name, now)? else { return Ok(Ok(None)) };
+        let fence = match self.tokens(1)? {
+            Ok((fence, _)) => fence,
+            Err(e) => return Ok(Err(e)),
+        };
+        self.run("DELETE FROM holds WHERE name = ?1", params![name.as_bytes()])?;
+        self.wake_next(name)?;
+        Ok(Ok(Some(Broken { holders: vec![hold.show(now)], fence })))
+    }
+
+    pub(super) fn inspect_one(&mut self, resource: &Resource) -> Answer<Vec<State>> {
+        let now = self.me.clock.now();
+        let hold = self.stored(resource.as_str(), now)?.filter(|hold| !matches!(self.look(hold), Life::Dead));
+        Ok(Ok(vec![self.state(resource.clone(), hold, now)?]))
+    }
+
+    pub(super) fn inspect_prefix(&mut self, prefix: &str) -> Answer<Vec<State>> {
+        let now = self.me.clock.now();
+        let sql = format!("SELECT {HOLD} FROM holds WHERE name >= ?1 AND boot = ?2 AND until > ?3 ORDER BY name");
+        let mut statement = self.tx.prepare_cached(&sql)?;
+        let mut rows = statement.query(params![prefix.as_bytes(), self.me.boot, signed(now.as_nanos())])?;
+        let mut states = Vec::new();
+        while let Some(row) = rows.next()? {
+            let name: Vec<u8> = row.get(6)?;
+            if !name.starts_with(prefix.as_bytes()) {
+                break;
+            }
+            let hold = Hold::read(row)?;
+            if matches!(self.look(&hold), Life::Dead) {
+                continue;
+            }
+            let Some(resource) = String::from_utf8(name).ok().and_then(|name| Resource::new(name).ok()) else {
+                return Ok(Err(Error::backend(NAME, "listing", Fault::Corrupt, "a name in the file is not UTF-8")));
+            };
+            states.push(self.state(resource, Some(hold), now)?);
+        }
+        Ok(Ok(states))
+    }
+
+    /// Removes all that the clients left, and all that has run out.
+    pub(super) fn sweep(&mut self, dead: Vec<String>) -> Answer<()> {
+        for client in dead {
+            self.bury(client)?;
+        }
+        let now = signed(self.me.clock.now().as_nanos());
+        self.run("DELETE FROM holds WHERE boot <> ?1 OR until <= ?2", params![self.me.boot, now])?;
+        self.run("DELETE FROM waiters WHERE boot <> ?1", params![self.me.boot])?;
+        Ok(Ok(()))
+    }
+
+    /// Takes this client out of all lines.
+    pub(super) fn leave(&mut self) -> Answer<()> {
+        self.run("DELETE FROM waiters WHERE client = ?1", params![self.me.client])?;
+        Ok(Ok(()))
+    }
+
+    fn run(&self, sql: &str, params: impl rusqlite::Params) -> rusqlite::Result<usize> {
+        self.tx.prepare_cached(sql)?.execute(params)
+    }
+
+    fn stored(&self, name: &str, now: Instant) -> rusqlite::Result<Option<Hold>> {
+        let sql = format!("SELECT {HOLD} FROM holds WHERE name = ?1 AND boot = ?2 AND until > ?3");
+        let params = params![name.as_bytes(), self.me.boot, signed(now.as_nanos())];
+        self.tx.prepare_cached(&sql)?.query_row(params, Hold::read).optional()
+    }
+
+    fn look(&self, hold: &Hold) -> Life {
+        if hold.client == self.me.client { Life::Unknown } else { self.peers.look(&hold.client) }
+    }
+
+    /// The present hold, with the pipe by which its end will be seen. A dead holder is none.
+    fn holder(&mut self, name: &str, now: Instant) -> rusqlite::Result<Option<(Hold, Option<File>)>> {
+        let Some(hold) = self.stored(name, now)? else { return Ok(None) };
+        match self.look(&hold) {
+            Life::Alive(alive) => Ok(Some((hold, Some(alive)))),
+            Life::Unknown => Ok(Some((hold, None))),
+            Life::Dead => {
+                self.bury(hold.client)?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn bury(&mut self, client: String) -> rusqlite::Result<()> {
+        self.run("DELETE FROM holds WHERE client = ?1", params![client])?;
+        self.run("DELETE FROM waiters WHERE client = ?1", params![client])?;
+        self.after.dead.push(client);
+        Ok(())
+    }
+
+    /// Wakes one, not all: the first in line that lives.
+    fn wake_next(&mut self, name: &str) -> rusqlite::Result<()> {
+        if !self.me.present {
+            // Those of this client are in no line.
+            self.after.fire.push(name.to_owned());
+        }
+        for next in self.next_in_line(name, 1)? {
+            match next {
+                Some(pipe) => self.after.send.push((pipe, Message::Free(name.to_owned()).encode())),
+                None => self.after.fire.push(name.to_owned()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The ways to the first ones in line; `None` is this client itself. The dead are taken out of the line.
+    fn next_in_line(&mut self, name: &str, count: usize) -> rusqlite::Result<Vec<Option<File>>> {
+        let mut next = Vec::new();
+        let mut gone = Vec::new();
+        let sql = "SELECT place, client FROM waiters WHERE name = ?1 AND boot = ?2 ORDER BY place";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let mut rows = statement.query(params![name.as_bytes(), self.me.boot])?;
+        while next.len() < count
+            && let Some(row) = rows.next()?
+        {
+            let client: String = row.get(1)?;
+            if client == self.me.client {
+                next.push(None);
+                continue;
+            }
+            match self.peers.wake_pipe(&client) {
+                Ok(pipe) => next.push(Some(pipe)),
+                Err(true) => gone.push(row.get::<_, i64>(0)?),
+                // Another user's: it polls.
+                Err(false) => {}
+            }
+        }
+        for place in gone {
+            self.run("DELETE FROM waiters WHERE place = ?1", params![place])?;
+        }
+        Ok(next)
+    }
+
+    fn counter(&self) -> rusqlite::Result<Option<Token>> {
+        let sql = "SELECT token FROM counter WHERE one = 1";
+        let token = self.tx.prepare_cached(sql)?.query_row([], |row| row.get(0)).optional()?;
+        Ok(token.map(|token| Token::new(unsigned(token))))
+    }
+
+    /// Reserves tokens. One counter for all names: it outlives the rows of locks that are free.
+    fn tokens(&self, count: u32) -> Answer<(Token, Token)> {
+        let first = Token::after(self.counter()?, unix_micros());
+        let last = first.and_then(|first| first.plus(u64::from(count.max(1)) - 1));
+        let Some((first, last)) = first.zip(last) else {
+            let detail = "the next token would not fit 63 bits";
+            return Ok(Err(Error::backend(NAME, "acquiring", Fault::TokenExhausted, detail)));
+        };
+        let sql = "INSERT OR REPLACE INTO counter (one, token) VALUES (1, ?1)";
+        self.run(sql, params![signed(last.get())])?;
+        Ok(Ok((first, last)))
+    }
+
+    fn state(&self, resource: Resource, hold: Option<Hold>, now: Instant) -> rusqlite::Result<State> {
+        let sql = "SELECT client, count(*) FROM waiters WHERE name = ?1 AND boot = ?2 GROUP BY client";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let mut rows = statement.query(params![resource.as_str().as_bytes(), self.me.boot])?;
+        let mut waiting = 0_u32;
+        while let Some(row) = rows.next()? {
+            let (client, owners): (String, i64) = (row.get(0)?, row.get(1)?);
+            if client == self.me.client || !matches!(self.peers.wake_pipe(&client), Err(true)) {
+                waiting = waiting.saturating_add(u32::try_from(owners).unwrap_or(u32::MAX));
+            }
+        }
+        let holders = hold.map(|hold| hold.show(now)).into_iter().collect();
+        Ok(State { resource, holders, waiting: Some(waiting), fence: self.counter()? })
+    }
+}
