@@ -9,7 +9,7 @@ use support::{Running, Store, text};
 fn hold(store: &Store, name: &str, note: &str) -> Running {
     let file = format!("pid-{name}");
     let script = format!("echo $$ > '{file}'; exec sleep 1000");
-    let run = store.start(["run", "--note", note, name, "--", "sh", "-c", &script]);
+    let run = store.start(["run", "--lease", "3s", "--note", note, name, "--", "sh", "-c", &script]);
     store.pid(&file);
     run
 }

@@ -43,6 +43,22 @@ fn what_the_program_leaves_behind_is_killed_too_when_the_lock_is_lost() {
 }
 
 #[test]
+fn a_store_that_does_not_answer_stops_the_program_before_the_lease_ends() {
+    let store = Store::new();
+    let script = "trap 'echo bye > got; exit 0' TERM; echo > ready; while :; do sleep 0.05; done";
+    let run = store.start(["run", "--lease", "3s", "x", "--", "sh", "-c", script]);
+    store.written("ready");
+    let stuck = rusqlite::Connection::open(store.database()).expect("the store's file");
+    stuck.busy_timeout(std::time::Duration::from_secs(10)).expect("an option");
+    stuck.execute_batch("BEGIN EXCLUSIVE").expect("nobody else writes for long");
+    assert_eq!(store.written("got"), "bye");
+    let (code, stderr) = run.end();
+    assert_eq!(code, Some(76), "{stderr}");
+    assert!(stderr.contains("confirmed no renewal"), "{stderr}");
+    drop(stuck);
+}
+
+#[test]
 fn a_program_whose_lock_ran_out_while_tenure_stood_still_is_killed() {
     let store = Store::new();
     let script = "trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done";

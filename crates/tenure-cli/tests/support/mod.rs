@@ -25,8 +25,12 @@ impl Store {
         self.dir.path().join(file)
     }
 
+    pub(crate) fn database(&self) -> PathBuf {
+        self.path("locks.db")
+    }
+
     pub(crate) fn url(&self) -> String {
-        format!("sqlite:{}", self.path("locks.db").display())
+        format!("sqlite:{}", self.database().display())
     }
 
     /// `tenure` on this store, in this directory.

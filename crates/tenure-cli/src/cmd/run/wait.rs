@@ -82,9 +82,10 @@ struct Line;
 impl Line {
     fn draw(text: &str) {
         let mut stderr = std::io::stderr();
-        let columns = rustix::termios::tcgetwinsize(&stderr).map_or(80, |size| usize::from(size.ws_col));
+        // Serial lines and fresh pseudo-terminals do not know their size.
+        let columns = rustix::termios::tcgetwinsize(&stderr).ok().map(|size| usize::from(size.ws_col)).filter(|n| *n > 0);
         // A line that is as wide as the terminal would break and not be drawn over.
-        let text = output::cut(text, columns.saturating_sub(1).max(20));
+        let text = output::cut(text, columns.unwrap_or(100).saturating_sub(1));
         drop(write!(stderr, "\r{text}\x1b[K"));
     }
 }
