@@ -16,8 +16,7 @@ name: hand it to whatever the program writes to, so that a late write can be tol
 
 The lock is renewed for as long as the program itself runs; processes that it leaves behind run on without the lock. \
 The program has a process group of its own, and signals are passed on to it. If renewals fail, the whole group gets \
-SIGTERM after two thirds of the lease and SIGKILL before its end. If tenure is killed, so is the program (on Linux, \
-unless the program is set-user-ID).
+SIGTERM after two thirds of the lease and SIGKILL before its end. If tenure is killed, so is the group.
 
 Exit status:
   N      the program's own

@@ -11,14 +11,12 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::Cli;
-use cmd::run::exec;
 use exit::Failure;
 use plan::{Plan, Store, Work};
 
 fn main() -> ExitCode {
-    // Not a command of ours but the first half of a program of the user's.
-    if let Some(request) = exec::Request::from_args(std::env::args_os()) {
-        return request.become_program().report();
+    if let Some(end) = cmd::run::second_life(std::env::args_os()) {
+        return end.report();
     }
     let plan = Plan::new(Cli::parse()).unwrap_or_else(|e| e.exit());
     match carry_out(plan) {

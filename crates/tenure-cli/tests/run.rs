@@ -185,11 +185,22 @@ fn an_ignored_signal_stays_ignored() {
 }
 
 #[test]
-fn the_program_dies_with_tenure() {
+fn the_program_and_its_group_die_with_tenure() {
     let store = Store::new();
-    let run = store.start(["run", "x", "--", "sh", "-c", "echo $$ > pid; trap '' TERM HUP INT; while :; do sleep 0.05; done"]);
-    let pid = store.pid("pid");
+    let script = "trap '' TERM HUP INT; sleep 1000 & echo $! > other; echo $$ > pid; while :; do sleep 0.05; done";
+    let run = store.start(["run", "x", "--", "sh", "-c", script]);
+    let (pid, other) = (store.pid("pid"), store.pid("other"));
     run.signal(Signal::KILL);
-    until_true("the end of the program", || support::is_dead(pid));
+    until_true("the end of both", || support::is_dead(pid) && support::is_dead(other));
     assert_eq!(run.end().0, None);
+}
+
+#[test]
+fn what_the_program_leaves_behind_in_good_order_is_left_alone() {
+    let store = Store::new();
+    let script = "sleep 1000 > /dev/null 2>&1 & echo $! > other";
+    assert_eq!(store.output(["run", "x", "--", "sh", "-c", script]).status.code(), Some(0));
+    let other = store.pid("other");
+    assert!(!support::is_dead(other) && !store.is_held("x"));
+    rustix::process::kill_process(rustix::process::Pid::from_raw(other).expect("a pid"), Signal::KILL).expect("it runs");
 }

@@ -28,6 +28,7 @@ impl Child {
     /// Starts the program. To be called from a thread that lives as long as the process.
     pub(super) fn start(job: &Job, guard: &Guard) -> Result<Self, Failure> {
         let started = exec::command(&job.program, &job.args)
+            .map_err(|e| exec::not_started(&job.program, &e))?
             .env("TENURE_NAME", job.name.as_str())
             .env("TENURE_TOKEN", guard.token().to_string())
             .env("TENURE_OWNER", guard.owner_id().to_string())

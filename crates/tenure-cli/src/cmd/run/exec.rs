@@ -10,43 +10,42 @@ use std::process::Command;
 
 use rustix::process::{Pid, getpid, getppid};
 
+use super::again;
 use crate::exit::{self, Failure};
 
-const MARK: &str = "__exec";
+/// The hidden name under which tenure starts itself to become a program.
+pub(super) const MARK: &str = "__exec";
 
 /// Starts `program` tied to this process.
 ///
 /// The tie is to the calling *thread*: it must live as long as the process.
-pub(super) fn command(program: &OsStr, args: &[OsString]) -> Command {
+pub(super) fn command(program: &OsStr, args: &[OsString]) -> io::Result<Command> {
     if !cfg!(target_os = "linux") {
         let mut direct = Command::new(program);
         direct.args(args);
-        return direct;
+        return Ok(direct);
     }
-    // Still right when the file was replaced by an update meanwhile.
-    let mut again = Command::new("/proc/self/exe");
-    again.arg0("tenure").arg(MARK).arg(getpid().as_raw_nonzero().to_string()).arg("--").arg(program).args(args);
-    again
+    let mut command = again(MARK)?;
+    command.arg(getpid().as_raw_nonzero().to_string()).arg("--").arg(program).args(args);
+    Ok(command)
 }
 
-/// A command line that [`command`] made.
-pub(crate) struct Request {
+/// A command line that [`command`] made, after [`MARK`].
+pub(super) struct Request {
     parent: Option<i32>,
     program: OsString,
     args: Vec<OsString>,
 }
 
 impl Request {
-    pub(crate) fn from_args(mut words: impl Iterator<Item = OsString>) -> Option<Self> {
-        words.next()?;
-        words.next().filter(|word| word == MARK)?;
+    pub(super) fn read(mut words: impl Iterator<Item = OsString>) -> Option<Self> {
         let parent = words.next()?.to_str()?.parse().ok();
         words.next().filter(|word| word == "--")?;
         Some(Self { parent, program: words.next()?, args: words.collect() })
     }
 
     /// Becomes the program. Returns only if it cannot.
-    pub(crate) fn become_program(self) -> Failure {
+    pub(super) fn become_program(self) -> Failure {
         if let Err(e) = tie_to_parent() {
             return Failure::new(exit::NOT_EXECUTABLE, format!("cannot tie the program to tenure: {e}"));
         }
@@ -72,22 +71,4 @@ fn tie_to_parent() -> io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn tie_to_parent() -> io::Result<()> {
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(words: &[&str]) -> Option<Request> {
-        Request::from_args(words.iter().map(OsString::from))
-    }
-
-    #[test]
-    fn only_the_hidden_form_is_taken() {
-        assert!(read(&["tenure"]).is_none());
-        assert!(read(&["tenure", "run", "x", "--", "true"]).is_none());
-        assert!(read(&["tenure", "__exec", "1", "--"]).is_none());
-        let request = read(&["tenure", "__exec", "12", "--", "sh", "-c", "--"]);
-        assert!(request.is_some_and(|r| r.parent == Some(12) && r.program == "sh" && r.args == ["-c", "--"]));
-    }
 }

@@ -1,17 +1,21 @@
 //! `tenure run`: a program that lives no longer than its lock.
 
 mod child;
-pub(crate) mod exec;
+mod exec;
+mod guardian;
 mod signals;
 mod supervise;
 mod terminal;
 mod wait;
 mod warden;
 
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use tenure::clock::Clock;
 use tenure::{Error, Guard, Locker};
 
@@ -20,6 +24,30 @@ use crate::output;
 use crate::plan::{Job, Store};
 use signals::Signals;
 use supervise::{Outcome, supervise};
+
+/// Carries out a command line that tenure made for itself; `None` for what people type.
+pub(crate) fn second_life(mut words: impl Iterator<Item = OsString>) -> Option<Failure> {
+    words.next()?;
+    let mark = words.next()?;
+    if mark == exec::MARK {
+        return exec::Request::read(words).map(exec::Request::become_program);
+    }
+    if mark == guardian::MARK {
+        let group: Option<i32> = words.next()?.to_str()?.parse().ok();
+        guardian::guard(group.and_then(Pid::from_raw));
+        return Some(Failure::silent(0));
+    }
+    None
+}
+
+/// Starts tenure again under a hidden name.
+fn again(mark: &str) -> std::io::Result<Command> {
+    // On Linux still right when the file was replaced by an update meanwhile.
+    let own = if cfg!(target_os = "linux") { "/proc/self/exe".into() } else { std::env::current_exe()? };
+    let mut command = Command::new(own);
+    command.arg0("tenure").arg(mark);
+    Ok(command)
+}
 
 pub(crate) async fn run(store: &Store, job: &Job) -> Result<u8, Failure> {
     let mut signals = Signals::listen().map_err(|e| Failure::new(exit::FAILED, format!("cannot listen to signals: {e}")))?;
@@ -117,4 +145,27 @@ fn about(job: &Job) -> String {
     // A name has at most 255 bytes, but this is what was typed.
     let program: String = program.to_string_lossy().chars().take(255).collect();
     format!("{} {} {program}", uname.nodename().to_string_lossy(), std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_type_is_not_taken_for_a_second_life() {
+        let typed: [&[&str]; 6] = [
+            &[],
+            &["tenure"],
+            &["tenure", "run", "x", "--", "true"],
+            &["tenure", "__exec"],
+            &["tenure", "__exec", "1", "--"],
+            &["tenure", "__guard"],
+        ];
+        for words in typed {
+            assert_eq!(second_life(words.iter().map(OsString::from)), None, "{words:?}");
+        }
+        // Not the child of that process: refused without a word.
+        let stray = ["tenure", "__exec", "0", "--", "true"];
+        assert_eq!(second_life(stray.iter().map(OsString::from)), Some(Failure::silent(exit::NOT_EXECUTABLE)));
+    }
 }

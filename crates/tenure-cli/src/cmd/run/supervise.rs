@@ -8,6 +8,7 @@ use tenure::clock::{Clock, Instant};
 use tenure::{Guard, Lost};
 
 use super::child::{Change, Child};
+use super::guardian::Guardian;
 use super::signals::Signals;
 use super::terminal::{self, OnStop, Terminal};
 use super::warden::{Order, Warden};
@@ -40,6 +41,7 @@ pub(super) async fn supervise(job: &Job, guard: &Guard, granted: Instant, signal
     // The URL's lease is not known here; what was granted is, less a little that errs on the safe side.
     let lease = job.lease.unwrap_or_else(|| guard.expires_in());
     let child = Child::start(job, guard)?;
+    let guardian = Guardian::start(child.group());
     let mut terminal = Terminal::open();
     if let Some(terminal) = &mut terminal {
         terminal.give_at_start(&child);
@@ -49,6 +51,10 @@ pub(super) async fn supervise(job: &Job, guard: &Guard, granted: Instant, signal
     let code = all.until_ended(job, signals).await;
     if all.warden.is_ending() {
         all.until_rest_ended().await;
+    }
+    match guardian {
+        Ok(guardian) => guardian.dismiss(),
+        Err(e) => output::say(&format!("the program ran without a guardian: {e}")),
     }
     if let Some(terminal) = &mut all.terminal {
         terminal.take_back();
