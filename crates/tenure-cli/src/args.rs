@@ -51,7 +51,7 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Run a program while holding a lock.
-    #[command(after_help = RUN_NOTES)]
+    #[command(after_help = "See --help for exit status, environment and what happens when the lock is lost.", after_long_help = RUN_NOTES)]
     Run(RunArgs),
     /// Show who holds a lock.
     Who(OneArgs),

@@ -121,9 +121,10 @@ pub(crate) fn held_for(holder: &Holder) -> Option<Duration> {
     holder.since.map(|since| SystemTime::now().duration_since(since).unwrap_or_default())
 }
 
-/// A duration without the decimals that nobody reads; below a second as it is.
+/// A duration without the decimals that nobody reads.
 pub(crate) fn seconds(d: Duration) -> String {
-    duration::show(if d < Duration::from_secs(1) { d } else { Duration::from_secs(d.as_secs()) })
+    let whole = if d < Duration::from_secs(1) { Duration::from_millis(millis(d)) } else { Duration::from_secs(d.as_secs()) };
+    duration::show(whole)
 }
 
 /// A lock in JSON. Field names are stable.
@@ -206,7 +207,7 @@ mod tests {
     #[test]
     fn durations_are_shown_in_whole_seconds() {
         assert_eq!(seconds(Duration::from_millis(12_345)), "12s");
-        assert_eq!(seconds(Duration::from_millis(250)), "250ms");
+        assert_eq!(seconds(Duration::from_micros(250_700)), "250ms");
         assert_eq!(seconds(Duration::from_secs(182)), "3m2s");
         assert_eq!(seconds(Duration::ZERO), "0s");
     }

@@ -45,7 +45,7 @@ async fn narrate(mutex: &Mutex, job: &Job) -> std::convert::Infallible {
         loop {
             // A store that does not answer is the acquisition's business.
             if let Ok(state) = mutex.inspect().await {
-                Line::draw(&told(&state, Some(since.elapsed())));
+                Line::draw(&told(&state, Some(Duration::from_secs(since.elapsed().as_secs()))));
             }
             tokio::time::sleep(BETWEEN_LINES).await;
         }
