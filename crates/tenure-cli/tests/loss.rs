@@ -23,7 +23,7 @@ fn breaking_the_lock_stops_the_program_in_good_order() {
 fn breaking_the_lock_kills_a_whole_group_that_does_not_listen() {
     let store = Store::new();
     let script = "trap '' TERM; sleep 1000 & echo $! > other; echo $$ > pid; wait; sleep 1000";
-    let run = store.start(["run", "--lease", "1s", "x", "--", "sh", "-c", script]);
+    let run = store.start(["run", "--lease", "3s", "x", "--", "sh", "-c", script]);
     let (pid, other) = (store.pid("pid"), store.pid("other"));
     assert!(store.output(["break", "x"]).status.success());
     assert_eq!(run.end().0, Some(76));
@@ -35,7 +35,7 @@ fn what_the_program_leaves_behind_is_killed_too_when_the_lock_is_lost() {
     let store = Store::new();
     // The program itself ends at SIGTERM, its child does not.
     let script = "(trap '' TERM; exec sleep 1000) & echo $! > other; echo $$ > pid; wait";
-    let run = store.start(["run", "--lease", "1s", "x", "--", "sh", "-c", script]);
+    let run = store.start(["run", "--lease", "3s", "x", "--", "sh", "-c", script]);
     let (pid, other) = (store.pid("pid"), store.pid("other"));
     assert!(store.output(["break", "x"]).status.success());
     assert_eq!(run.end().0, Some(76));
@@ -76,7 +76,7 @@ fn a_program_whose_lock_ran_out_while_tenure_stood_still_is_killed() {
 fn max_hold_stops_the_program() {
     let store = Store::new();
     let script = "trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done";
-    let run = store.start(["run", "--lease", "1s", "--max-hold", "300ms", "x", "--", "sh", "-c", script]);
+    let run = store.start(["run", "--lease", "6s", "--max-hold", "300ms", "x", "--", "sh", "-c", script]);
     let pid = store.pid("pid");
     let (code, stderr) = run.end();
     assert_eq!(code, Some(76), "{stderr}");
@@ -89,13 +89,13 @@ fn max_hold_stops_the_program() {
 fn a_program_that_outlives_many_leases_keeps_its_lock() {
     let store = Store::new();
     let script = "echo $TENURE_TOKEN > token; read line; exit 0";
-    let mut command = store.tenure(["run", "--lease", "600ms", "x", "--", "sh", "-c", script]);
+    let mut command = store.tenure(["run", "--lease", "2s", "x", "--", "sh", "-c", script]);
     let mut run = command.stdin(std::process::Stdio::piped()).spawn().expect("starts");
     let token = store.written("token");
     let since = std::time::Instant::now();
     until_true("several leases", || {
         assert_eq!(store.json(["who", "x", "--json"])["holders"][0]["token"], token.as_str());
-        since.elapsed() > std::time::Duration::from_secs(2)
+        since.elapsed() > std::time::Duration::from_secs(5)
     });
     drop(run.stdin.take());
     assert_eq!(run.wait().expect("ends").code(), Some(0));

@@ -87,7 +87,7 @@ fn a_waiter_gets_the_lock_when_the_holder_ends() {
     let store = Store::new();
     let holder = store.start(["run", "x", "--", "sh", "-c", "echo $$ > pid; exec sleep 1000"]);
     let pid = store.pid("pid");
-    let mut waiter = store.start(["run", "-v", "x", "--", "touch", "ran"]);
+    let waiter = store.start(["run", "-v", "x", "--", "touch", "ran"]);
     waiter.says("waiting for x");
     assert!(!store.path("ran").exists());
     rustix::process::kill_process(rustix::process::Pid::from_raw(pid).expect("a pid"), Signal::TERM).expect("it runs");
@@ -99,7 +99,7 @@ fn a_waiter_gets_the_lock_when_the_holder_ends() {
 #[test]
 fn min_hold_keeps_the_lock_after_the_program() {
     let store = Store::new();
-    let mut run = store.start(["run", "-v", "--min-hold", "1h", "x", "--", "sh", "-c", "exit 5"]);
+    let run = store.start(["run", "-v", "--min-hold", "1h", "x", "--", "sh", "-c", "exit 5"]);
     run.says("keeping x locked");
     assert_eq!(store.output(["run", "-n", "x", "--", "true"]).status.code(), Some(75));
     run.signal(Signal::TERM);
@@ -124,7 +124,7 @@ fn a_signal_ends_the_wait_and_leaves_nothing_behind() {
     let holder = store.start(["run", "x", "--", "sh", "-c", "echo $$ > pid; exec sleep 1000"]);
     store.pid("pid");
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
-        let mut waiter = store.start(["run", "-v", "x", "--", "touch", "ran"]);
+        let waiter = store.start(["run", "-v", "x", "--", "touch", "ran"]);
         waiter.says("waiting for x");
         waiter.signal(signal);
         assert_eq!(waiter.end().0, Some(code));

@@ -4,7 +4,7 @@
 mod support;
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use support::{Running, Store, is_dead, state, until_true};
+use support::{Running, Store, collect, is_dead, state, until_true};
 
 /// A terminal with a person in front of it.
 struct Screen {
@@ -32,13 +32,7 @@ impl Screen {
         let device = OpenOptions::new().read(true).write(true).custom_flags(noctty).open(path).expect("a terminal");
         let keys = File::from(master);
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let (mut shown, buffer) = (keys.try_clone().expect("a terminal"), Arc::clone(&seen));
-        std::thread::spawn(move || {
-            let mut chunk = [0; 1024];
-            while let Ok(n @ 1..) = shown.read(&mut chunk) {
-                buffer.lock().expect("no panic").extend_from_slice(&chunk[..n]);
-            }
-        });
+        drop(collect(keys.try_clone().expect("a terminal"), &seen));
         Self { keys, device, seen }
     }
 
@@ -130,7 +124,7 @@ fn ctrl_z_stops_both_and_continuing_continues_both() {
 fn a_program_that_was_stopped_for_longer_than_its_lease_never_runs_again() {
     let (store, mut screen) = (Store::new(), Screen::new());
     let script = "echo $$ > pid; read line; echo > ran";
-    let run = screen.start(&store, ["run", "--lease", "1s", "x", "--", "sh", "-c", script]);
+    let run = screen.start(&store, ["run", "--lease", "2s", "x", "--", "sh", "-c", script]);
     let pid = store.pid("pid");
     screen.typed(b"\x1a");
     until_true("both to stop", || state(run.pid()) == Some('T') && state(pid) == Some('T'));
@@ -149,6 +143,10 @@ fn waiting_shows_who_is_waited_for_and_the_line_is_erased() {
     store.written("ready");
     let run = screen.start(&store, ["run", "x", "--", "true"]);
     until_true("the line", || screen.shows("waiting") && screen.shows("by the backup"));
+    screen.typed(b"\x1a");
+    until_true("it to stop", || state(run.pid()) == Some('T'));
+    run.signal(Signal::CONT);
+    until_true("it to go on", || state(run.pid()) != Some('T'));
     screen.typed(b"\x03");
     assert_eq!(run.end().0, Some(130));
     until_true("the line to be erased", || screen.shows("\r\x1b[K"));

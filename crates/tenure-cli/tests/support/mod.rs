@@ -4,6 +4,8 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -76,11 +78,16 @@ impl Store {
 /// A process that does not outlive its test.
 pub(crate) struct Running {
     child: Child,
+    said: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Running {
     pub(crate) fn new(command: &mut Command) -> Self {
-        Self { child: command.spawn().expect("the command starts") }
+        let mut child = command.spawn().expect("the command starts");
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let reader = child.stderr.take().map(|stderr| collect(stderr, &said));
+        Self { child, said, reader }
     }
 
     pub(crate) fn pid(&self) -> i32 {
@@ -91,26 +98,33 @@ impl Running {
         kill_process(Pid::from_raw(self.pid()).expect("a process id"), signal).expect("the process is there");
     }
 
-    /// Waits for the end: code and stderr.
-    pub(crate) fn end(mut self) -> (Option<i32>, String) {
-        let status = until("the end of tenure", || self.child.try_wait().expect("it is ours"));
-        let mut text = String::new();
-        if let Some(mut stderr) = self.child.stderr.take() {
-            stderr.read_to_string(&mut text).expect("UTF-8");
-        }
-        (status.code(), text)
+    /// Waits until a text has come on stderr.
+    pub(crate) fn says(&self, text: &str) {
+        until_true(text, || self.stderr().contains(text));
     }
 
-    /// Reads stderr until a text has come.
-    pub(crate) fn says(&mut self, text: &str) {
-        let stderr = self.child.stderr.as_mut().expect("a pipe");
-        let mut seen = Vec::new();
-        let mut byte = [0];
-        while !String::from_utf8_lossy(&seen).contains(text) {
-            assert_eq!(stderr.read(&mut byte).expect("a pipe"), 1, "ended without {text:?}: {}", String::from_utf8_lossy(&seen));
-            seen.push(byte[0]);
-        }
+    /// Waits for the end: code and stderr.
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
+        let status = until("the end of the process", || self.child.try_wait().expect("it is ours"));
+        until_true("the end of stderr", || self.reader.as_ref().is_none_or(JoinHandle::is_finished));
+        (status.code(), self.stderr())
     }
+
+    fn stderr(&self) -> String {
+        text(&self.said.lock().expect("no panic"))
+    }
+}
+
+/// Reads all that comes, in a thread, so that nobody has to wait for it without a limit.
+pub(crate) fn collect(mut from: impl Read + Send + 'static, into: &Arc<Mutex<Vec<u8>>>) -> JoinHandle<()> {
+    let into = Arc::clone(into);
+    std::thread::spawn(move || {
+        let mut chunk = [0; 1024];
+        // A terminal ends with an error.
+        while let Ok(n @ 1..) = from.read(&mut chunk) {
+            into.lock().expect("no panic").extend_from_slice(&chunk[..n]);
+        }
+    })
 }
 
 impl Drop for Running {
@@ -153,5 +167,5 @@ pub(crate) fn is_dead(pid: i32) -> bool {
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+    String::from_utf8_lossy(bytes).into_owned()
 }

@@ -34,7 +34,7 @@ impl Child {
             .env("TENURE_OWNER", guard.owner_id().to_string())
             .process_group(0)
             .spawn()
-            .map_err(|e| exec::not_started(&job.program, &e))?;
+            .map_err(|e| exec::not_spawned(&job.program, &e))?;
         let pid = i32::try_from(started.id()).ok().and_then(Pid::from_raw);
         pid.map(|pid| Self { pid }).ok_or_else(|| Failure::new(exit::NOT_EXECUTABLE, "the program has no process id"))
     }

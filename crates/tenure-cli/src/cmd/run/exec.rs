@@ -57,6 +57,15 @@ impl Request {
     }
 }
 
+/// Says why [`command`] could not be started.
+pub(super) fn not_spawned(program: &OsStr, error: &io::Error) -> Failure {
+    // It is ourselves that was not found.
+    if cfg!(target_os = "linux") && error.kind() == io::ErrorKind::NotFound {
+        return Failure::new(exit::NOT_EXECUTABLE, format!("cannot run {}: /proc is not mounted", program.display()));
+    }
+    not_started(program, error)
+}
+
 /// Says as a shell does why a program did not start.
 pub(super) fn not_started(program: &OsStr, error: &io::Error) -> Failure {
     let code = if error.kind() == io::ErrorKind::NotFound { exit::NOT_FOUND } else { exit::NOT_EXECUTABLE };
