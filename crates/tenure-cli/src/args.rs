@@ -16,7 +16,8 @@ name: hand it to whatever the program writes to, so that a late write can be tol
 
 The lock is renewed for as long as the program itself runs; processes that it leaves behind run on without the lock. \
 The program has a process group of its own, and signals are passed on to it. If renewals fail, the whole group gets \
-SIGTERM after two thirds of the lease and SIGKILL before its end. If tenure is killed, so is the group.
+SIGTERM after two thirds of the lease and SIGKILL before its end. If tenure is killed, so is the group. Processes that leave the group (daemons, the jobs of an interactive shell) are out \
+of reach: only the token stops them.
 
 Exit status:
   N      the program's own

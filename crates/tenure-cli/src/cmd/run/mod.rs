@@ -124,8 +124,9 @@ async fn give_back(job: &Job, guard: Guard, kept: bool, code: u8) -> Result<u8, 
     match guard.release().await {
         Ok(()) if job.verbose => output::say(&format!("released {}", job.name)),
         Ok(()) => {}
-        // The program has ended in between, or the loss was not noticed while it ran: then it ran without the lock.
+        // Reported when it happened, after the program had ended.
         Err(Error::Lost(_)) if kept => {}
+        // Not noticed before the program ended: part of it ran without the lock.
         Err(Error::Lost(lost)) => {
             return Err(Failure::new(exit::LOST, format!("lost {} while the program ran: {}", job.name, lost.reason)));
         }

@@ -12,7 +12,7 @@ use super::guardian::Guardian;
 use super::signals::Signals;
 use super::terminal::{self, OnStop, Terminal};
 use super::warden::{Order, Warden};
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use crate::output;
 use crate::plan::Job;
 
@@ -40,8 +40,10 @@ struct Supervisor<'a> {
 pub(super) async fn supervise(job: &Job, guard: &Guard, granted: Instant, signals: &mut Signals) -> Result<Outcome, Failure> {
     // The URL's lease is not known here; what was granted is, less a little that errs on the safe side.
     let lease = job.lease.unwrap_or_else(|| guard.expires_in());
+    // The machine may have slept since the grant: a program that must not run is best not started.
+    guard.check().map_err(|lost| Failure::new(exit::LOST, format!("lost {}: {}", job.name, lost.reason)))?;
     let child = Child::start(job, guard)?;
-    let guardian = Guardian::start(child.group());
+    let guardian = Guardian::start(child.group()).inspect_err(|e| output::say(&format!("the program has no guardian: {e}"))).ok();
     let mut terminal = Terminal::open();
     if let Some(terminal) = &mut terminal {
         terminal.give_at_start(&child);
@@ -52,9 +54,8 @@ pub(super) async fn supervise(job: &Job, guard: &Guard, granted: Instant, signal
     if all.warden.is_ending() {
         all.until_rest_ended().await;
     }
-    match guardian {
-        Ok(guardian) => guardian.dismiss(),
-        Err(e) => output::say(&format!("the program ran without a guardian: {e}")),
+    if let Some(guardian) = guardian {
+        guardian.dismiss();
     }
     if let Some(terminal) = &mut all.terminal {
         terminal.take_back();
