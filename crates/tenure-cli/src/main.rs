@@ -1,2 +1,48 @@
-//! x
-fn main() {}
+//! `tenure`: run a program under a distributed lock; see, list and break locks.
+
+mod args;
+mod cmd;
+mod exit;
+mod output;
+mod plan;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::Cli;
+use exit::Failure;
+use plan::{Plan, Store, Work};
+
+fn main() -> ExitCode {
+    if let Some(end) = cmd::run::second_life(std::env::args_os()) {
+        return end.report();
+    }
+    let plan = Plan::new(Cli::parse()).unwrap_or_else(|e| e.exit());
+    match carry_out(plan) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => failure.report(),
+    }
+}
+
+fn carry_out(plan: Plan) -> Result<u8, Failure> {
+    match plan {
+        Plan::Completions(shell) => cmd::docs::completions(shell),
+        Plan::Man(dir) => cmd::docs::man(dir.as_deref()),
+        Plan::Store(store, work) => {
+            // The program is started from this thread: it must live as long as the process does.
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.map_err(|e| Failure::new(exit::FAILED, format!("cannot start: {e}")))?;
+            runtime.block_on(on_store(&store, work))
+        }
+    }
+}
+
+async fn on_store(store: &Store, work: Work) -> Result<u8, Failure> {
+    match work {
+        Work::Run(job) => cmd::run::run(store, &job).await,
+        Work::Who { name, json } => cmd::who::who(store, &name, json).await,
+        Work::Ls { prefix, json } => cmd::ls::ls(store, &prefix, json).await,
+        Work::Break { name, json } => cmd::break_::break_hold(store, &name, json).await,
+    }
+}

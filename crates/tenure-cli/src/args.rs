@@ -1,0 +1,149 @@
+//! What was typed. [`plan`](crate::plan) turns it into what is to be done.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use tenure::Resource;
+use tenure::backend::Claim;
+
+const RUN_NOTES: &str = "\
+The program finds TENURE_NAME, TENURE_TOKEN and TENURE_OWNER in its environment. The token grows with every grant of a \
+name: hand it to whatever the program writes to, so that a late write can be told from a newer holder's.
+
+The lock is renewed for as long as the program itself runs; processes that it leaves behind run on without the lock. \
+The program has a process group of its own, and signals are passed on to it. If renewals fail, the whole group gets \
+SIGTERM after two thirds of the lease and SIGKILL before its end. If tenure is killed, so is the group. Processes that leave the group (daemons, the jobs of an interactive shell) are out \
+of reach: only the token stops them.
+
+Exit status:
+  N      the program's own
+  128+N  the program died of signal N, or tenure was interrupted by it while it waited
+  2      wrong usage
+  69     the store cannot be reached, or refuses
+  75     somebody else has the lock (or what --busy-code says)
+  76     the lock was lost, or held for longer than --max-hold, and the program was stopped
+  126    the program cannot be executed
+  127    the program was not found
+
+Examples:
+  tenure run backup -- pg_dump -f /backup/db.sql
+  tenure run --no-wait --busy-code 0 --min-hold 30s nightly -- ./report.sh
+  tenure run demo -- sh -c 'echo \"token $TENURE_TOKEN\"'";
+
+/// Run a program under a distributed lock; see, list and break locks.
+#[derive(Parser)]
+#[command(name = "tenure", version, max_term_width = 100, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// The store [default: sqlite:, a file in the user's state directory].
+    ///
+    /// For example sqlite:/var/lib/app/locks.db or redis://host:6379/0. The command line can be read by every user of
+    /// the machine: give a URL that holds a password in the environment.
+    #[arg(long, global = true, env = "TENURE_URL", hide_env_values = true, value_name = "URL")]
+    pub(crate) url: Option<String>,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Run a program while holding a lock.
+    #[command(after_help = "See --help for exit status, environment and what happens when the lock is lost.", after_long_help = RUN_NOTES)]
+    Run(RunArgs),
+    /// Show who holds a lock.
+    Who(OneArgs),
+    /// List the locks that are held.
+    Ls(LsArgs),
+    /// End the hold of whoever has a lock, by force.
+    ///
+    /// The holder is told at its next renewal, at the latest after a third of its lease; its token is out of date at
+    /// once. Exits with 1 if nobody held the lock.
+    Break(OneArgs),
+    /// Print a completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Print the manual page, or write one page per command into a directory.
+    Man {
+        /// Where to write the pages.
+        dir: Option<PathBuf>,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct RunArgs {
+    /// How long to wait for the lock, such as 90s or 1h30m [default: for ever].
+    #[arg(long, value_name = "DURATION", value_parser = tenure::duration::parse, conflicts_with = "no_wait")]
+    pub(crate) wait: Option<Duration>,
+
+    /// Do not wait: give up at once if somebody else has the lock.
+    #[arg(short, long)]
+    pub(crate) no_wait: bool,
+
+    /// How long the lock outlives a crash; renewed at a third of it [default: the URL's lease, or 30s].
+    #[arg(long, value_name = "DURATION", value_parser = lease)]
+    pub(crate) lease: Option<Duration>,
+
+    /// Stop the program when it has held the lock for this long.
+    #[arg(long, value_name = "DURATION", value_parser = tenure::duration::parse)]
+    pub(crate) max_hold: Option<Duration>,
+
+    /// Keep the lock for at least this long, also when the program ends earlier; a signal cuts it short.
+    #[arg(long, value_name = "DURATION", value_parser = tenure::duration::parse)]
+    pub(crate) min_hold: Option<Duration>,
+
+    /// Words for those who ask who holds the lock [default: host, process id and program].
+    #[arg(long, value_name = "TEXT", value_parser = Claim::check_note)]
+    pub(crate) note: Option<Arc<str>>,
+
+    /// The exit status when somebody else has the lock.
+    #[arg(long, value_name = "N", default_value_t = crate::exit::BUSY)]
+    pub(crate) busy_code: u8,
+
+    /// Say on stderr what happens to the lock.
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+
+    /// The name of the lock.
+    #[arg(value_parser = name)]
+    pub(crate) name: Resource,
+
+    /// The program and its arguments, after `--`.
+    #[arg(last = true, required = true, num_args = 1.., value_name = "PROGRAM")]
+    pub(crate) program: Vec<OsString>,
+}
+
+#[derive(Args)]
+pub(crate) struct OneArgs {
+    /// The name of the lock.
+    #[arg(value_parser = name)]
+    pub(crate) name: Resource,
+
+    /// Print one JSON document.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct LsArgs {
+    /// Only names that start so.
+    #[arg(default_value = "", hide_default_value = true)]
+    pub(crate) prefix: String,
+
+    /// Print one JSON document.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn name(text: &str) -> tenure::Result<Resource> {
+    Resource::new(text)
+}
+
+fn lease(text: &str) -> tenure::Result<Duration> {
+    Claim::check_lease(tenure::duration::parse(text)?)
+}

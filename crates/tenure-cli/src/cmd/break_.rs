@@ -1,0 +1,48 @@
+//! `tenure break`: the end of a hold, by force.
+
+use serde::Serialize;
+use tenure::backend::Broken;
+use tenure::{Locker, Resource};
+
+use super::done;
+use crate::exit::{self, Failure};
+use crate::output::{self, HolderJson};
+use crate::plan::Store;
+
+/// What was broken, in JSON.
+#[derive(Serialize)]
+struct BrokenJson<'a> {
+    name: &'a str,
+    broken: bool,
+    holders: Vec<HolderJson<'a>>,
+    fence: Option<String>,
+}
+
+pub(crate) async fn break_hold(store: &Store, name: &Resource, json: bool) -> Result<u8, Failure> {
+    let locker = Locker::connect(&store.url).await?;
+    let broken = done(&locker, locker.mutex(name.as_str()).break_hold().await).await?;
+    if json {
+        let holders = broken.iter().flat_map(|b| &b.holders).map(HolderJson::new).collect();
+        let fence = broken.as_ref().map(|b| b.fence.to_string());
+        output::print_json(&BrokenJson { name: name.as_str(), broken: broken.is_some(), holders, fence })?;
+    }
+    let Some(broken) = broken else {
+        return Err(Failure::new(exit::FAILED, format!("nobody holds {name}")));
+    };
+    if !json {
+        output::print(&told(name, &broken))?;
+    }
+    Ok(0)
+}
+
+fn told(name: &Resource, broken: &Broken) -> String {
+    let name = output::printable(name.as_str());
+    let mut text = String::new();
+    for holder in &broken.holders {
+        let held = output::held_for(holder).map(|d| format!(", for {}", output::seconds(d))).unwrap_or_default();
+        let token = holder.token.map(|t| format!(" (token {t})")).unwrap_or_default();
+        text.push_str(&format!("broke {name}: it was held by {}{token}{held}\n", output::who(holder)));
+    }
+    text.push_str(&format!("tokens up to {} are out of date\n", broken.fence));
+    text
+}

@@ -1,0 +1,22 @@
+//! `tenure ls`: the locks that are held.
+
+use tenure::Locker;
+
+use super::done;
+use crate::exit::Failure;
+use crate::output::{self, StateJson};
+use crate::plan::Store;
+
+pub(crate) async fn ls(store: &Store, prefix: &str, json: bool) -> Result<u8, Failure> {
+    let locker = Locker::connect(&store.url).await?;
+    let mut states = done(&locker, locker.list(prefix).await).await?;
+    states.sort_by(|a, b| a.resource.cmp(&b.resource));
+    if json {
+        output::print_json(&states.iter().map(StateJson::new).collect::<Vec<_>>())?;
+    } else if states.is_empty() {
+        output::say("no locks are held");
+    } else {
+        output::print(&output::states_table(&states))?;
+    }
+    Ok(0)
+}

@@ -1,0 +1,83 @@
+//! The first half of a program's life: ties it to tenure, then becomes it.
+//!
+//! tenure starts itself again under the hidden name [`MARK`]; that process asks the kernel to be killed when its parent
+//! dies, and only then executes the program. Process id and group stay the same.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::process::{Pid, getpid, getppid};
+
+use super::again;
+use crate::exit::{self, Failure};
+
+/// The hidden name under which tenure starts itself to become a program.
+pub(super) const MARK: &str = "__exec";
+
+/// Starts `program` tied to this process.
+///
+/// The tie is to the calling *thread*: it must live as long as the process.
+pub(super) fn command(program: &OsStr, args: &[OsString]) -> io::Result<Command> {
+    if !cfg!(target_os = "linux") {
+        let mut direct = Command::new(program);
+        direct.args(args);
+        return Ok(direct);
+    }
+    let mut command = again(MARK)?;
+    command.arg(getpid().as_raw_nonzero().to_string()).arg("--").arg(program).args(args);
+    Ok(command)
+}
+
+/// A command line that [`command`] made, after [`MARK`].
+pub(super) struct Request {
+    parent: Option<i32>,
+    program: OsString,
+    args: Vec<OsString>,
+}
+
+impl Request {
+    pub(super) fn read(mut words: impl Iterator<Item = OsString>) -> Option<Self> {
+        let parent = words.next()?.to_str()?.parse().ok();
+        words.next().filter(|word| word == "--")?;
+        Some(Self { parent, program: words.next()?, args: words.collect() })
+    }
+
+    /// Becomes the program. Returns only if it cannot.
+    pub(super) fn become_program(self) -> Failure {
+        if let Err(e) = tie_to_parent() {
+            return Failure::new(exit::NOT_EXECUTABLE, format!("cannot tie the program to tenure: {e}"));
+        }
+        // The parent may have died before the tie was made.
+        if getppid().map(Pid::as_raw_nonzero).map(i32::from) != self.parent {
+            return Failure::silent(exit::NOT_EXECUTABLE);
+        }
+        not_started(&self.program, &Command::new(&self.program).args(&self.args).exec())
+    }
+}
+
+/// Says why [`command`] could not be started.
+pub(super) fn not_spawned(program: &OsStr, error: &io::Error) -> Failure {
+    // It is ourselves that was not found.
+    if cfg!(target_os = "linux") && error.kind() == io::ErrorKind::NotFound {
+        return Failure::new(exit::NOT_EXECUTABLE, format!("cannot run {}: /proc is not mounted", program.display()));
+    }
+    not_started(program, error)
+}
+
+/// Says as a shell does why a program did not start.
+pub(super) fn not_started(program: &OsStr, error: &io::Error) -> Failure {
+    let code = if error.kind() == io::ErrorKind::NotFound { exit::NOT_FOUND } else { exit::NOT_EXECUTABLE };
+    Failure::new(code, format!("cannot run {}: {error}", program.display()))
+}
+
+#[cfg(target_os = "linux")]
+fn tie_to_parent() -> io::Result<()> {
+    Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn tie_to_parent() -> io::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! `tenure run`: a program that lives no longer than its lock.
+
+mod child;
+mod exec;
+mod guardian;
+mod signals;
+mod supervise;
+mod terminal;
+mod wait;
+mod warden;
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+use tenure::clock::Clock;
+use tenure::{Error, Guard, Locker};
+
+use crate::exit::{self, Failure};
+use crate::output;
+use crate::plan::{Job, Store};
+use signals::Signals;
+use supervise::{Outcome, supervise};
+
+/// Carries out a command line that tenure made for itself; `None` for what people type.
+pub(crate) fn second_life(mut words: impl Iterator<Item = OsString>) -> Option<Failure> {
+    words.next()?;
+    let mark = words.next()?;
+    if mark == exec::MARK {
+        return exec::Request::read(words).map(exec::Request::become_program);
+    }
+    if mark == guardian::MARK {
+        let group: Option<i32> = words.next()?.to_str()?.parse().ok();
+        guardian::guard(group.and_then(Pid::from_raw));
+        return Some(Failure::silent(0));
+    }
+    None
+}
+
+/// Starts tenure again under a hidden name.
+fn again(mark: &str) -> std::io::Result<Command> {
+    // On Linux still right when the file was replaced by an update meanwhile.
+    let own = if cfg!(target_os = "linux") { "/proc/self/exe".into() } else { std::env::current_exe()? };
+    let mut command = Command::new(own);
+    command.arg0("tenure").arg(mark);
+    Ok(command)
+}
+
+pub(crate) async fn run(store: &Store, job: &Job) -> Result<u8, Failure> {
+    let mut signals = Signals::listen().map_err(|e| Failure::new(exit::FAILED, format!("cannot listen to signals: {e}")))?;
+    let locker = tokio::select! {
+        biased;
+        signal = signals.next_end() => return Err(interrupted(signal)),
+        locker = Locker::builder().about(about(job)).connect(&store.url) => locker?,
+    };
+    let done = with_lock(&locker, job, &mut signals).await;
+    // Whatever happened: nothing may be left behind in the store.
+    if let Err(e) = locker.close().await
+        && job.verbose
+    {
+        output::say(&e.to_string());
+    }
+    done
+}
+
+async fn with_lock(locker: &Locker, job: &Job, signals: &mut Signals) -> Result<u8, Failure> {
+    let mut mutex = locker.mutex(job.name.as_str());
+    if let Some(lease) = job.lease {
+        mutex = mutex.lease(lease);
+    }
+    if let Some(note) = &job.note {
+        mutex = mutex.note(&**note);
+    }
+    let guard = tokio::select! {
+        biased;
+        signal = signals.next_end() => return Err(interrupted(signal)),
+        guard = wait::lock(&mutex, job) => guard?,
+    };
+    let Some(guard) = guard else {
+        return Err(Failure::new(job.busy_code, format!("somebody else has {}", job.name)));
+    };
+    if job.verbose {
+        output::say(&format!("locked {}, token {}", job.name, guard.token()));
+    }
+    let granted = Clock::system().now();
+    match supervise(job, &guard, granted, signals).await {
+        Ok(Outcome::Ended(code)) => {
+            let kept = keep_for_min_hold(job, &guard, granted, signals).await;
+            give_back(job, guard, kept, code).await
+        }
+        Ok(Outcome::Stopped(why)) => {
+            // Given back in the background, should it still be ours: the store may be out of reach.
+            drop(guard);
+            Err(Failure::new(exit::LOST, why))
+        }
+        Err(failure) => {
+            drop(guard.release().await);
+            Err(failure)
+        }
+    }
+}
+
+/// Keeps the lock for what is left of `--min-hold`. True if there was something left.
+async fn keep_for_min_hold(job: &Job, guard: &Guard, granted: tenure::clock::Instant, signals: &mut Signals) -> bool {
+    let left = granted.after(job.min_hold).since(Clock::system().now());
+    if left == Duration::ZERO {
+        return false;
+    }
+    if job.verbose {
+        output::say(&format!("keeping {} locked for another {}", job.name, output::seconds(left)));
+    }
+    tokio::select! {
+        _ = signals.next_end() => {}
+        lost = guard.lost() => output::say(&format!("lost {} after the program had ended: {}", job.name, lost.reason)),
+        () = tokio::time::sleep(left) => {}
+    }
+    true
+}
+
+async fn give_back(job: &Job, guard: Guard, kept: bool, code: u8) -> Result<u8, Failure> {
+    match guard.release().await {
+        Ok(()) if job.verbose => output::say(&format!("released {}", job.name)),
+        Ok(()) => {}
+        // Reported when it happened, after the program had ended.
+        Err(Error::Lost(_)) if kept => {}
+        // Not noticed before the program ended: part of it ran without the lock.
+        Err(Error::Lost(lost)) => {
+            return Err(Failure::new(exit::LOST, format!("lost {} while the program ran: {}", job.name, lost.reason)));
+        }
+        Err(e) => output::say(&format!("could not give {} back, it ends with its lease: {e}", job.name)),
+    }
+    Ok(code)
+}
+
+fn interrupted(signal: Signal) -> Failure {
+    Failure::silent(exit::of_signal(signal.as_raw()))
+}
+
+/// Host, process id and program: what others are told of the holder.
+fn about(job: &Job) -> String {
+    let uname = rustix::system::uname();
+    let program = Path::new(&job.program).file_name().unwrap_or(&job.program);
+    // A name has at most 255 bytes, but this is what was typed.
+    let program: String = program.to_string_lossy().chars().take(255).collect();
+    format!("{} {} {program}", uname.nodename().to_string_lossy(), std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_type_is_not_taken_for_a_second_life() {
+        let typed: [&[&str]; 6] = [
+            &[],
+            &["tenure"],
+            &["tenure", "run", "x", "--", "true"],
+            &["tenure", "__exec"],
+            &["tenure", "__exec", "1", "--"],
+            &["tenure", "__guard"],
+        ];
+        for words in typed {
+            assert_eq!(second_life(words.iter().map(OsString::from)), None, "{words:?}");
+        }
+    }
+}

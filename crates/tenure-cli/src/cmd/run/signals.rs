@@ -1,0 +1,62 @@
+//! The signals that tenure passes on or acts upon.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::Poll;
+
+use rustix::process::Signal;
+use tokio::signal::unix::{self, SignalKind};
+
+/// All but `SIGCHLD`, which is always listened to.
+const PASSED_ON: [Signal; 8] =
+    [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2, Signal::WINCH, Signal::TSTP];
+
+/// Listens to signals, from its making on.
+pub(super) struct Signals(Vec<(Signal, unix::Signal)>);
+
+impl Signals {
+    /// Signals that are ignored (by `nohup`, or for background jobs of a script) stay so, here and in the program.
+    pub(super) fn listen() -> io::Result<Self> {
+        let ignored = ignored();
+        let wanted = PASSED_ON.into_iter().filter(|signal| ignored & (1 << (signal.as_raw() - 1)) == 0);
+        let listen = |signal: Signal| Ok((signal, unix::signal(SignalKind::from_raw(signal.as_raw()))?));
+        std::iter::once(Signal::CHILD).chain(wanted).map(listen).collect::<io::Result<_>>().map(Self)
+    }
+
+    /// The next signal.
+    ///
+    /// # Cancel safety
+    /// Safe: nothing is missed.
+    pub(super) async fn next(&mut self) -> Signal {
+        poll_fn(|cx| {
+            for (signal, stream) in &mut self.0 {
+                if stream.poll_recv(cx).is_ready() {
+                    return Poll::Ready(*signal);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// The next signal that asks tenure to end.
+    ///
+    /// # Cancel safety
+    /// Safe: nothing is missed.
+    pub(super) async fn next_end(&mut self) -> Signal {
+        loop {
+            match self.next().await {
+                signal @ (Signal::INT | Signal::TERM | Signal::HUP | Signal::QUIT) => return signal,
+                Signal::TSTP => super::terminal::stop_here(),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The signals that this process was started to ignore, as a bit set.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
+}

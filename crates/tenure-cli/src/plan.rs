@@ -1,0 +1,111 @@
+//! What is to be done, made from what was typed.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::CommandFactory;
+use clap::error::ErrorKind;
+use clap_complete::Shell;
+use tenure::Resource;
+
+use crate::args::{Cli, Command, RunArgs};
+
+/// The store when none is named: all processes of one user on one machine share it.
+const DEFAULT_URL: &str = "sqlite:";
+
+/// One command, checked.
+pub(crate) enum Plan {
+    /// On a store.
+    Store(Store, Work),
+    /// On nothing.
+    Completions(Shell),
+    Man(Option<PathBuf>),
+}
+
+/// Where the locks are. It may hold a password: it has no `Debug` and is never printed.
+pub(crate) struct Store {
+    pub(crate) url: String,
+}
+
+pub(crate) enum Work {
+    Run(Job),
+    Who { name: Resource, json: bool },
+    Ls { prefix: String, json: bool },
+    Break { name: Resource, json: bool },
+}
+
+/// A program to run under a lock.
+pub(crate) struct Job {
+    pub(crate) name: Resource,
+    pub(crate) program: OsString,
+    pub(crate) args: Vec<OsString>,
+    pub(crate) patience: Patience,
+    /// `None`: the URL's, or the library's.
+    pub(crate) lease: Option<Duration>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) min_hold: Duration,
+    pub(crate) note: Option<Arc<str>>,
+    pub(crate) busy_code: u8,
+    pub(crate) verbose: bool,
+}
+
+/// How long a lock that somebody else has is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    None,
+    For(Duration),
+    Endless,
+}
+
+impl Plan {
+    pub(crate) fn new(cli: Cli) -> Result<Self, clap::Error> {
+        // An empty variable is how many tools unset one.
+        let url = cli.url.filter(|url| !url.is_empty()).unwrap_or_else(|| DEFAULT_URL.to_owned());
+        let work = match cli.command {
+            Command::Run(args) => Work::Run(Job::new(args)?),
+            Command::Who(args) => Work::Who { name: args.name, json: args.json },
+            Command::Ls(args) => Work::Ls { prefix: args.prefix, json: args.json },
+            Command::Break(args) => Work::Break { name: args.name, json: args.json },
+            Command::Completions { shell } => return Ok(Self::Completions(shell)),
+            Command::Man { dir } => return Ok(Self::Man(dir)),
+        };
+        Ok(Self::Store(Store { url }, work))
+    }
+}
+
+impl Job {
+    fn new(args: RunArgs) -> Result<Self, clap::Error> {
+        let min_hold = args.min_hold.unwrap_or(Duration::ZERO);
+        if args.max_hold.is_some_and(|max| max < min_hold) {
+            return Err(refuse("--min-hold is longer than --max-hold"));
+        }
+        if args.max_hold.is_some_and(|max| max.is_zero()) {
+            return Err(refuse("--max-hold 0s would stop the program at once"));
+        }
+        let mut words = args.program.into_iter();
+        let program = words.next().filter(|p| !p.is_empty()).ok_or_else(|| refuse("no program is given after `--`"))?;
+        let patience = match (args.no_wait, args.wait) {
+            (true, _) => Patience::None,
+            (false, Some(wait)) => Patience::For(wait),
+            (false, None) => Patience::Endless,
+        };
+        Ok(Self {
+            name: args.name,
+            program,
+            args: words.collect(),
+            patience,
+            lease: args.lease,
+            max_hold: args.max_hold,
+            min_hold,
+            note: args.note,
+            busy_code: args.busy_code,
+            verbose: args.verbose,
+        })
+    }
+}
+
+fn refuse(problem: &str) -> clap::Error {
+    Cli::command().error(ErrorKind::ValueValidation, problem)
+}
