@@ -119,7 +119,6 @@ fn wrong_usage_is_2() {
 }
 
 #[test]
-#[ignore = "redis backend not merged yet"]
 fn an_unreachable_store_is_69() {
     let store = Store::new();
     for args in [["run", "--wait", "200ms", "x", "--", "true"].as_slice(), &["who", "x"], &["ls"], &["break", "x"]] {
