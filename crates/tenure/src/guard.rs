@@ -157,6 +157,12 @@ impl Guard {
         self.hold().expires_in()
     }
 
+    /// The lease: how long the lock outlives its last renewal at the store.
+    #[must_use]
+    pub fn lease(&self) -> Duration {
+        self.hold().terms.lease
+    }
+
     /// How many guards share this hold by re-entry.
     #[must_use]
     pub fn hold_count(&self) -> usize {

@@ -1,4 +1,46 @@
-//! stub
+//! Distributed locks: **a lock that tells you when you have lost it, and a number that stops you when you don't listen.**
+//!
+//! ```
+//! # async fn example() -> tenure::Result<()> {
+//! let locker = tenure::Locker::connect("memory:").await?; // or "sqlite:", "redis://localhost", …
+//! let guard = locker.mutex("stock:1001").lock().await?; // waits; kept alive until dropped
+//!
+//! // Dropped the moment the lock is lost; the token goes along with every write.
+//! let sold = guard.run(async { sell(guard.token().get()).await }).await?;
+//!
+//! guard.release().await?; // or drop it
+//! # let _: u32 = sold;
+//! # locker.close().await
+//! # }
+//! # async fn sell(_token: u64) -> u32 { 1 }
+//! # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+//! ```
+//!
+//! # What it is
+//! A [`Locker`] is a client of one store, named by a [URL](connect). Its [`Mutex`]es hand out [`Guard`]s. A guard renews
+//! its lease in the background, knows when that fails ([`Guard::lost`], [`Guard::is_valid`], [`Guard::run`]), and
+//! carries a fencing [`Token`] that grows with every grant.
+//!
+//! Locks run on a thread of the library's own: a blocked or ended runtime loses no lock, and any executor will do. Every
+//! acquire may be dropped at any point and leaves nothing behind. Threads use the `blocking` module.
+//!
+//! # What it is not
+//! A lock alone protects nothing outside of the store: a process can be paused between its last look at the clock and
+//! its write. What stops it then is the token, checked by the storage that is written to.
+//!
+//! # Which store
+//! | | shared by | a holder that dies | the store restarts |
+//! |---|---|---|---|
+//! | `memory:` | one process | – | – |
+//! | `sqlite:` | one machine | is noticed at once | holds go on |
+//! | `redis:` | whoever reaches it | is noticed after the lease | holds are lost unless persisted; tokens still grow |
+//!
+//! [`Capabilities`](backend::Capabilities) says it in types. To carry locks on another store, implement
+//! [`Backend`](backend::Backend) and run the `conformance` suite on it.
+//!
+//! # Features
+//! `redis` and `sqlite` (both on by default) add stores, `blocking` adds the facade for threads, `conformance` the
+//! suite. No feature changes how anything behaves.
 
 pub mod backend;
 pub mod backends;
@@ -32,3 +74,8 @@ pub use owner::Owner;
 pub use primitives::mutex::Mutex;
 pub use retry::RetryPolicy;
 pub use stats::{Histogram, Stats};
+
+/// The example on README's first screen compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -38,8 +38,6 @@ struct Supervisor<'a> {
 
 /// Runs the program under the guard.
 pub(super) async fn supervise(job: &Job, guard: &Guard, granted: Instant, signals: &mut Signals) -> Result<Outcome, Failure> {
-    // The URL's lease is not known here; what was granted is, less a little that errs on the safe side.
-    let lease = job.lease.unwrap_or_else(|| guard.expires_in());
     // The machine may have slept since the grant: a program that must not run is best not started.
     guard.check().map_err(|lost| Failure::new(exit::LOST, format!("lost {}: {}", job.name, lost.reason)))?;
     let child = Child::start(job, guard)?;
@@ -48,7 +46,7 @@ pub(super) async fn supervise(job: &Job, guard: &Guard, granted: Instant, signal
     if let Some(terminal) = &mut terminal {
         terminal.give_at_start(&child);
     }
-    let warden = Warden::new(granted, lease, job.max_hold);
+    let warden = Warden::new(granted, guard.lease(), job.max_hold);
     let mut all = Supervisor { guard, clock: Clock::system(), child, terminal, warden, lost: None };
     let code = all.until_ended(job, signals).await;
     if all.warden.is_ending() {
