@@ -53,8 +53,9 @@ type Answer = oneshot::Sender<Result<Option<Guard>>>;
 /// Starts an acquisition and returns where the answer will come. Dropping the receiver cancels it.
 pub(crate) fn start(core: &Arc<Core>, request: Request) -> oneshot::Receiver<Result<Option<Guard>>> {
     let (answer, receiver) = oneshot::channel();
+    let runtime = core.runtime.clone();
     let core = Arc::clone(core);
-    core.clone().runtime.spawn(async move {
+    runtime.spawn(async move {
         let _busy = core.begin();
         Contender { core: &core, request, answer: Some(answer), asked: core.settings.clock.now(), busy: false }.run().await;
     });

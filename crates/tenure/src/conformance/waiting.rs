@@ -148,7 +148,7 @@ pub(super) async fn a_missed_notification_is_made_up_for(s: Subject) {
     tokio::time::sleep(s.lease() / 5).await;
     guard.release().await.expect("given back");
     let limit = s.lease() * 2 + Duration::from_secs(2);
-    tokio::time::timeout(limit, waiter).await.expect("within a poll").expect("no panic").expect("locked");
+    drop(tokio::time::timeout(limit, waiter).await.expect("within a poll").expect("no panic").expect("locked"));
 }
 
 pub(super) async fn no_update_is_lost_among_clients(s: Subject) {

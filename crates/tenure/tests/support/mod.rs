@@ -226,6 +226,7 @@ fn spawn(port: u16, dir: &Path, args: &[String]) -> Option<Child> {
         std::thread::sleep(Duration::from_millis(5));
     }
     let _gone = child.kill();
+    let _reaped = child.wait();
     None
 }
 
