@@ -1,12 +1,14 @@
 //! One file for all processes of one machine: SQLite in WAL mode, and pipes beside it.
 //!
-//! - [`file`]: where it is, whether it is ours, what its errors mean.
+//! - [`file`]: where it is, and whether it is ours; [`fault`]: what its errors mean.
 //! - [`worker`]: the thread that owns the connection.
-//! - [`verbs`]: the contract as SQL. Leases are points of `CLOCK_BOOTTIME`, which all processes share, and void after
-//!   a restart of the machine.
+//! - [`verbs`] and [`inspect`]: the contract as SQL. Leases are points of `CLOCK_BOOTTIME`, which all processes share,
+//!   and void after a restart of the machine.
 //! - [`peers`]: who is alive, and who wakes whom.
 
+mod fault;
 mod file;
+mod inspect;
 mod peers;
 mod verbs;
 mod worker;
@@ -20,7 +22,7 @@ use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use self::file::NAME;
+use self::fault::NAME;
 use self::verbs::{Answer, Verbs};
 use self::worker::{Ask, Job, Worker};
 use crate::backend::{Attempt, Backend, Broken, Capabilities, Claim, Reach, Released, Renewal, Safety, Scope, State, Survival};

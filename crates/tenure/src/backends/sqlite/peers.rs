@@ -33,6 +33,16 @@ pub(super) enum Life {
     Unknown,
 }
 
+/// Whether a peer listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    Yes,
+    /// Nobody will ever read there.
+    Gone,
+    /// Its pipe is another user's: it polls.
+    Refused,
+}
+
 /// What one client tells another.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message {
@@ -104,10 +114,21 @@ impl Peers {
         life(&self.path(client, "alive"))
     }
 
-    /// The way to a peer that waits. `Err(true)` if nobody will ever read there.
-    pub(super) fn wake_pipe(&self, client: &str) -> Result<File, bool> {
-        let open = open(&self.path(client, "wake"), OpenOptions::new().write(true));
-        open.map_err(|e| e.kind() == ErrorKind::NotFound || e.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()))
+    /// Whether word can be left with a peer.
+    pub(super) fn reach(&self, client: &str) -> Reach {
+        match open(&self.path(client, "wake"), OpenOptions::new().write(true)) {
+            Ok(_) => Reach::Yes,
+            Err(e) if e.kind() == ErrorKind::NotFound => Reach::Gone,
+            Err(e) if e.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => Reach::Gone,
+            Err(_) => Reach::Refused,
+        }
+    }
+
+    /// Leaves word without waiting: one who does not empty its pipe is stopped, and finds out by polling.
+    pub(super) fn send(&self, client: &str, message: &[u8]) {
+        // Open for reading too: if the peer dies right now there must be no SIGPIPE for us.
+        let pipe = open(&self.path(client, "wake"), OpenOptions::new().read(true).write(true));
+        drop(pipe.and_then(|mut pipe| pipe.write(message)));
     }
 
     /// Removes what a dead client left behind.
@@ -121,17 +142,23 @@ impl Peers {
     pub(super) fn dead(&self) -> Vec<String> {
         let mut dead = Vec::new();
         for entry in std::fs::read_dir(&self.dir).into_iter().flatten().flatten() {
-            let name = entry.file_name();
+            let (name, path) = (entry.file_name(), entry.path());
             let Some((client, kind)) = name.to_str().and_then(|name| name.split_once('.')) else { continue };
-            match kind {
-                "alive" if matches!(life(&entry.path()), Life::Dead) => dead.push(client.to_owned()),
-                // Left by a client that died while it made or removed its pipes. Reading from it would take messages.
-                "wake" if matches!(self.wake_pipe(client), Err(true)) => drop(std::fs::remove_file(entry.path())),
-                // Its maker makes another one if it was not dead but slow.
-                "alive.new" | "wake.new" if matches!(life(&entry.path()), Life::Dead) => {
-                    drop(std::fs::remove_file(entry.path()));
+            let left = match kind {
+                "alive" => {
+                    if matches!(life(&path), Life::Dead) {
+                        dead.push(client.to_owned());
+                    }
+                    false
                 }
-                _ => {}
+                // Reading from it would take messages.
+                "wake" => !self.path(client, "alive").exists() && self.reach(client) == Reach::Gone,
+                // Its maker makes another one if it was not dead but slow.
+                _ => matches!(life(&path), Life::Dead),
+            };
+            // By a client that died while it made or removed its pipes.
+            if left {
+                drop(std::fs::remove_file(path));
             }
         }
         dead
@@ -210,11 +237,6 @@ fn life(path: &Path) -> Life {
         Err(e) if e.kind() != ErrorKind::WouldBlock => Life::Unknown,
         _ => Life::Alive(alive),
     }
-}
-
-/// Writes without waiting: one who does not empty its pipe is stopped, and finds out by polling.
-pub(super) fn send(mut pipe: &File, message: &[u8]) {
-    drop(pipe.write(message));
 }
 
 /// This client as its peers see it. Dropping it removes its pipes.

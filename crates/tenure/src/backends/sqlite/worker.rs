@@ -10,7 +10,8 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
-use super::file::{Database, NAME, locate, sqlite_error};
+use super::fault::{NAME, sqlite_error};
+use super::file::{Database, locate};
 use super::peers::{Peers, Presence};
 use super::verbs::{After, Answer, Me, Verbs};
 use crate::connect::Context;
@@ -83,7 +84,7 @@ impl Worker {
     /// Opens the file and shows itself to the peers. Blocks.
     pub(super) fn open(rest: &str, context: Context, hub: Hub, runtime: Handle) -> Result<Self> {
         // A little less than the engine waits, so that its answer says why.
-        let patience = context.timeout.mul_f64(0.9);
+        let patience = context.timeout - context.timeout / 10;
         let boot = boot_id()?;
         let database = Database::open(&locate(rest)?, patience)?;
         let peers = Arc::new(Peers::new(&database.path, hub, runtime));
