@@ -45,18 +45,14 @@ pub(super) struct After {
 }
 
 impl After {
-    /// What others wait for comes before our own answers.
-    pub(super) fn wake(&mut self, peers: &Peers) {
-        for (client, message) in self.send.drain(..) {
+    /// Comes before the answers: what others wait for first.
+    pub(super) fn run(self, peers: &Arc<Peers>) {
+        for (client, message) in self.send {
             peers.send(&client, &message);
         }
-        for name in self.fire.drain(..) {
+        for name in self.fire {
             peers.hub().fire(&name);
         }
-    }
-
-    /// The rest.
-    pub(super) fn tidy(self, peers: &Arc<Peers>) {
         for (client, alive) in self.watch {
             peers.watch(client, alive);
         }

@@ -99,7 +99,7 @@ impl Worker {
             Me { id: client.id, client: client.id.to_string(), about: client.about, boot, clock, present: presence.is_some() };
         let mut worker = Self { database, patience, me, peers, presence };
         let dead = worker.peers.dead();
-        worker.transact(TransactionBehavior::Immediate, |verbs| verbs.sweep(dead)).map_err(|e| worker.error("opening", &e))??;
+        worker.transact(|verbs| verbs.sweep(dead)).map_err(|e| worker.error("opening", &e))??;
         Ok(worker)
     }
 
@@ -143,14 +143,11 @@ impl Worker {
         let mut after = After::default();
         let done = self.transaction(behavior, &mut after, |verbs| calls.iter_mut().try_for_each(|call| call.run(verbs)));
         if done.is_ok() {
-            after.wake(&self.peers);
+            after.run(&self.peers);
         }
         for call in calls {
             let result = done.as_ref().map_err(|e| self.error(call.doing(), e)).copied();
             call.finish(result);
-        }
-        if done.is_ok() {
-            after.tidy(&self.peers);
         }
     }
 
@@ -166,11 +163,10 @@ impl Worker {
         Ok(done)
     }
 
-    fn transact<T>(&mut self, behavior: TransactionBehavior, work: impl FnOnce(&mut Verbs<'_>) -> Answer<T>) -> Answer<T> {
+    fn transact<T>(&mut self, work: impl FnOnce(&mut Verbs<'_>) -> Answer<T>) -> Answer<T> {
         let mut after = After::default();
-        let done = self.transaction(behavior, &mut after, work)?;
-        after.wake(&self.peers);
-        after.tidy(&self.peers);
+        let done = self.transaction(TransactionBehavior::Immediate, &mut after, work)?;
+        after.run(&self.peers);
         Ok(done)
     }
 
@@ -184,7 +180,7 @@ impl Worker {
     }
 
     fn leave(&mut self) {
-        if let Err(e) = self.transact(TransactionBehavior::Immediate, |verbs| verbs.leave()) {
+        if let Err(e) = self.transact(|verbs| verbs.leave()) {
             debug!(error = %e, "the places in line stay behind; others will find them void");
         }
         self.presence = None;
