@@ -7,7 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 
 use super::fault::NAME;
-use super::peers::{Life, Message, Peers, Reach};
+use super::message::Message;
+use super::peers::{Life, Peers, Reach};
 use crate::backend::{Attempt, Broken, Claim, Holder, Queue, Released, Renewal};
 use crate::clock::{Clock, Instant};
 use crate::error::{Error, Fault, Result};
@@ -40,7 +41,7 @@ pub(super) struct Me {
 pub(super) struct After {
     fire: Vec<String>,
     send: Vec<(String, Vec<u8>)>,
-    watch: Vec<(ClientId, File)>,
+    watch: Vec<(ClientId, String, File)>,
     dead: Vec<String>,
 }
 
@@ -53,8 +54,8 @@ impl After {
         for name in self.fire {
             peers.hub().fire(&name);
         }
-        for (client, alive) in self.watch {
-            peers.watch(client, alive);
+        for (client, name, alive) in self.watch {
+            peers.watch(client, &name, alive);
         }
         // After the rows are gone: a missing pipe says nothing, so a row must not outlive the pipe of a dead client.
         for client in self.dead {
@@ -136,7 +137,7 @@ impl Verbs<'_> {
                     self.run(sql, params![name.as_bytes(), owner, self.me.client, self.me.boot])?;
                 }
                 if let (Some(alive), Ok(client)) = (alive, hold.client.parse()) {
-                    self.after.watch.push((client, alive));
+                    self.after.watch.push((client, name.to_owned(), alive));
                 }
                 let poll = if self.me.present { POLL } else { BLIND_POLL };
                 return Ok(Ok(Attempt::Busy { poll_within: hold.until.since(now).min(poll), holder: Some(hold.owner) }));
@@ -156,7 +157,7 @@ impl Verbs<'_> {
         )?;
         self.run("DELETE FROM waiters WHERE owner = ?2 AND name = ?1", params![name.as_bytes(), owner])?;
         if self.me.present {
-            let message = Message::Held(self.me.id).encode();
+            let message = Message::Held(self.me.id, name.to_owned()).encode();
             for client in self.next_in_line(name, WATCHERS)? {
                 if client != self.me.client {
                     self.after.send.push((client, message.clone()));

@@ -12,7 +12,7 @@ use tracing::{debug, warn};
 
 use super::fault::{NAME, sqlite_error};
 use super::file::{Database, locate};
-use super::peers::{Peers, Presence};
+use super::peers::{Peers, Presence, Watches};
 use super::verbs::{After, Answer, Me, Verbs};
 use crate::connect::Context;
 use crate::error::{Error, Result};
@@ -82,12 +82,12 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Opens the file and shows itself to the peers. Blocks.
-    pub(super) fn open(rest: &str, context: Context, hub: Hub, runtime: Handle) -> Result<Self> {
+    pub(super) fn open(rest: &str, context: Context, hub: Hub, watches: Watches, runtime: Handle) -> Result<Self> {
         // A little less than the engine waits, so that its answer says why.
         let patience = context.timeout - context.timeout / 10;
         let boot = boot_id()?;
         let database = Database::open(&locate(rest)?, patience)?;
-        let peers = Arc::new(Peers::new(&database.path, hub, runtime));
+        let peers = Arc::new(Peers::new(&database.path, hub, watches, runtime));
         let presence = Presence::new(&peers, context.client.id)
             .inspect_err(|e| {
                 let file = database.path.display();
