@@ -9,11 +9,10 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use rustix::fs::{Access, access, statfs};
 
+use super::fault::{NAME, io_error, is_busy, shown, sqlite_error};
 use crate::connect::decode;
 use crate::error::{Error, Fault, Result};
 use crate::retry::jitter;
-
-pub(super) const NAME: &str = "sqlite";
 
 /// Marks the file as ours: "TNRE".
 const APPLICATION: i32 = 0x544e_5245;
@@ -96,14 +95,14 @@ impl Database {
     /// Opens or makes the file. Another program's lock on it is waited for, up to `patience`.
     pub(super) fn open(path: &Path, patience: Duration) -> Result<Self> {
         check_place(path)?;
-        let give_up = Instant::now() + patience;
+        let start = Instant::now();
         loop {
             match Self::try_open(path, patience) {
                 // Many first openers at once: SQLite does not wait by itself in all steps of the switch to WAL.
-                Err(Refusal::Sqlite(e)) if is_busy(&e) && Instant::now() < give_up => {
+                Err(Refusal::Sqlite(e)) if is_busy(&e) && start.elapsed() < patience => {
                     std::thread::sleep(Duration::from_millis(1) + jitter(Duration::from_millis(4)));
                 }
-                Err(Refusal::Sqlite(e)) => return Err(sqlite_error(path, "opening", &e)),
+                Err(Refusal::Sqlite(e)) => return Err(why_not(path, &e)),
                 Err(Refusal::Final(e)) => return Err(e),
                 Ok(database) => return Ok(database),
             }
@@ -115,10 +114,15 @@ impl Database {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut conn = Connection::open_with_flags(path, flags)?;
         wait_when_busy(&mut conn, patience)?;
-        let is_new = check_format(&conn, path)?;
+        // In one transaction: another process may be making the tables right now.
+        let is_new = check_format(&*conn.transaction()?, path)?;
         if conn.is_readonly("main")? {
             let detail = format!("{} cannot be written; allowed: a file that this user may write", path.display());
             return Err(Error::backend(NAME, "opening", Fault::ReadOnly, detail).into());
+        }
+        if is_new {
+            // Rows are small, and every page that changes is written whole.
+            conn.execute_batch("PRAGMA page_size = 1024")?;
         }
         let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
         if mode != "wal" {
@@ -126,9 +130,10 @@ impl Database {
             return Err(Error::config(shown(path), problem, "a file on a local disk or tmpfs").into());
         }
         // No fsync per commit: a power cut ends all holders too, and tokens follow the wall clock, so none comes back.
-        conn.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 512; PRAGMA trusted_schema = OFF")?;
+        conn.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 2000; PRAGMA trusted_schema = OFF")?;
         // A killed process does not checkpoint either; the one that ends well should not pay two fsyncs for it.
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        conn.set_prepared_statement_cache_capacity(32);
         if is_new {
             create(&mut conn, path)?;
         }
@@ -218,58 +223,27 @@ fn check_place(path: &Path) -> Result<()> {
     access(place, Access::WRITE_OK).map_err(|e| io_error(place, "opening", &e.into()))
 }
 
+/// SQLite does not say why it cannot open a file; the system does.
+fn why_not(path: &Path, e: &rusqlite::Error) -> Error {
+    if e.sqlite_error_code() == Some(ErrorCode::CannotOpen) {
+        let dir = path.parent().unwrap_or(path);
+        if let Err(e) = access(dir, Access::WRITE_OK | Access::EXEC_OK) {
+            return io_error(dir, "opening", &e.into());
+        }
+        // Only a file that does not exist yet: see above.
+        if let Err(e) = std::fs::File::create_new(path)
+            && e.kind() != std::io::ErrorKind::AlreadyExists
+        {
+            return io_error(path, "opening", &e);
+        }
+    }
+    sqlite_error(path, "opening", e)
+}
+
 fn network_name(magic: i128) -> Option<&'static str> {
     // Sign-extended on some systems.
     let magic = u32::try_from(magic & 0xffff_ffff).ok()?;
     NETWORK.iter().find(|(known, _)| *known == magic).map(|(_, name)| *name)
-}
-
-fn shown(path: &Path) -> String {
-    format!("the file {}", path.display())
-}
-
-fn is_busy(e: &rusqlite::Error) -> bool {
-    use ErrorCode::{DatabaseBusy, DatabaseLocked, FileLockingProtocolFailed};
-    matches!(e.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked | FileLockingProtocolFailed))
-}
-
-/// What an error of the file system means.
-pub(super) fn io_error(path: &Path, doing: &str, e: &std::io::Error) -> Error {
-    use std::io::ErrorKind;
-    let detail = format!("{}: {e}", path.display());
-    match e.kind() {
-        ErrorKind::PermissionDenied => Error::backend(NAME, doing, Fault::Denied, detail),
-        ErrorKind::ReadOnlyFilesystem => Error::backend(NAME, doing, Fault::ReadOnly, detail),
-        ErrorKind::NotADirectory | ErrorKind::IsADirectory | ErrorKind::InvalidFilename => {
-            Error::config(shown(path), format!("cannot be used: {e}"), "a file in an existing directory")
-        }
-        _ => Error::unavailable(NAME, doing, Fault::Disk, detail),
-    }
-}
-
-/// What an error of SQLite means.
-pub(super) fn sqlite_error(path: &Path, doing: &str, e: &rusqlite::Error) -> Error {
-    let detail = format!("{}: {e}", path.display());
-    let Some(code) = e.sqlite_error_code() else {
-        // A column of another type than we write.
-        return Error::backend(NAME, doing, Fault::Corrupt, detail);
-    };
-    match code {
-        _ if is_busy(e) => {
-            Error::unavailable(NAME, doing, Fault::StoreBusy, format!("{detail} (another program keeps it locked)"))
-        }
-        ErrorCode::DiskFull | ErrorCode::SystemIoFailure => Error::unavailable(NAME, doing, Fault::Disk, detail),
-        ErrorCode::CannotOpen => Error::unavailable(NAME, doing, Fault::Connection, detail),
-        ErrorCode::OutOfMemory => Error::unavailable(NAME, doing, Fault::OutOfMemory, detail),
-        ErrorCode::ReadOnly => Error::backend(NAME, doing, Fault::ReadOnly, detail),
-        ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied => {
-            Error::backend(NAME, doing, Fault::Denied, detail)
-        }
-        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::Unknown => {
-            Error::backend(NAME, doing, Fault::Corrupt, detail)
-        }
-        _ => Error::backend(NAME, doing, Fault::Protocol, detail),
-    }
 }
 
 #[cfg(test)]

@@ -1,12 +1,15 @@
 //! One file for all processes of one machine: SQLite in WAL mode, and pipes beside it.
 //!
-//! - [`file`]: where it is, whether it is ours, what its errors mean.
+//! - [`file`]: where it is, and whether it is ours; [`fault`]: what its errors mean.
 //! - [`worker`]: the thread that owns the connection.
-//! - [`verbs`]: the contract as SQL. Leases are points of `CLOCK_BOOTTIME`, which all processes share, and void after
-//!   a restart of the machine.
-//! - [`peers`]: who is alive, and who wakes whom.
+//! - [`verbs`] and [`inspect`]: the contract as SQL. Leases are points of `CLOCK_BOOTTIME`, which all processes share,
+//!   and void after a restart of the machine.
+//! - [`peers`]: who is alive, and who wakes whom; [`message`]: with which words.
 
+mod fault;
 mod file;
+mod inspect;
+mod message;
 mod peers;
 mod verbs;
 mod worker;
@@ -20,7 +23,8 @@ use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use self::file::NAME;
+use self::fault::NAME;
+use self::peers::Watches;
 use self::verbs::{Answer, Verbs};
 use self::worker::{Ask, Job, Worker};
 use crate::backend::{Attempt, Backend, Broken, Capabilities, Claim, Reach, Released, Renewal, Safety, Scope, State, Survival};
@@ -126,11 +130,15 @@ impl Backend for Sqlite {
 /// Opens `sqlite:`. All that blocks happens on the client's own thread.
 pub(crate) fn open(address: Address, context: Context) -> BoxFuture<'static, Result<Arc<dyn Backend>>> {
     Box::pin(async move {
-        let hub = Hub::default();
+        let watches = Watches::default();
+        let hub = Hub::with_on_last({
+            let watches = watches.clone();
+            move |name| watches.forget(name)
+        });
         let (jobs, inbox) = mpsc::channel();
         let (opened, opening) = oneshot::channel();
         let (worker_hub, runtime) = (hub.clone(), Handle::current());
-        let start = move || match Worker::open(&address.rest, context, worker_hub, runtime) {
+        let start = move || match Worker::open(&address.rest, context, worker_hub, watches, runtime) {
             Ok(worker) => {
                 drop(opened.send(Ok(worker.path())));
                 worker.run(&inbox);

@@ -4,25 +4,22 @@
 //! has it open for reading sees the end of it at the moment of its death. It reads `<client>.wake`, in which others
 //! leave word. A client without pipes (its file system has none, or it was closed) has nothing but its leases.
 
-use std::collections::VecDeque;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{CWD, Mode, OFlags};
 use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
+use super::message::Message;
 use crate::name::ClientId;
 use crate::signal::Hub;
-
-/// The most peers that are watched at a time, so that descriptors do not run out. Others are noticed by polling.
-const MAX_WATCHED: usize = 128;
-/// Below PIPE_BUF, so that messages do not mix.
-const MAX_MESSAGE: usize = 1024;
 
 /// What is known of a peer.
 pub(super) enum Life {
@@ -33,46 +30,14 @@ pub(super) enum Life {
     Unknown,
 }
 
-/// What one client tells another.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Message {
-    /// The name is free, and you are next.
-    Free(String),
-    /// You are next after this holder: watch it.
-    Held(ClientId),
-}
-
-impl Message {
-    /// Two bytes of length, then a letter and the text.
-    pub(super) fn encode(&self) -> Vec<u8> {
-        let body = match self {
-            Self::Free(name) => format!("f{name}"),
-            Self::Held(client) => format!("h{client}"),
-        };
-        let length = u16::try_from(body.len()).unwrap_or(u16::MAX);
-        [&length.to_le_bytes(), body.as_bytes()].concat()
-    }
-
-    /// Takes the first whole message off the buffer; the inner `None` is one that makes no sense.
-    fn take(buffer: &mut Vec<u8>) -> Option<Option<Self>> {
-        let (length, rest) = buffer.split_first_chunk::<2>()?;
-        let length = usize::from(u16::from_le_bytes(*length));
-        if length > MAX_MESSAGE {
-            buffer.clear();
-            return Some(None);
-        }
-        let message = Self::decode(rest.get(..length)?);
-        buffer.drain(..2 + length);
-        Some(message)
-    }
-
-    fn decode(body: &[u8]) -> Option<Self> {
-        let body = std::str::from_utf8(body).ok()?;
-        if let Some(name) = body.strip_prefix('f') {
-            return Some(Self::Free(name.to_owned()));
-        }
-        body.strip_prefix('h')?.parse().ok().map(Self::Held)
-    }
+/// Whether a peer listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    Yes,
+    /// Nobody will ever read there.
+    Gone,
+    /// Its pipe is another user's: it polls.
+    Refused,
 }
 
 /// Where the peers of one file meet.
@@ -81,14 +46,49 @@ pub(super) struct Peers {
     dir: PathBuf,
     hub: Hub,
     runtime: Handle,
-    watched: Mutex<VecDeque<(ClientId, AbortHandle)>>,
+    watches: Watches,
+}
+
+/// Whose death which waiters want to know of: per name the holder seen last, and one task per such holder.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Watches(Arc<Mutex<Watched>>);
+
+#[derive(Debug, Default)]
+struct Watched {
+    holders: HashMap<String, ClientId>,
+    tasks: HashMap<ClientId, AbortHandle>,
+}
+
+impl Watches {
+    fn lock(&self) -> MutexGuard<'_, Watched> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody waits for the name any more.
+    pub(super) fn forget(&self, name: &str) {
+        let mut watched = self.lock();
+        let holder = watched.holders.remove(name);
+        watched.drop_unless_wanted(holder);
+    }
+}
+
+impl Watched {
+    fn drop_unless_wanted(&mut self, holder: Option<ClientId>) {
+        if let Some(holder) = holder
+            && !self.holders.values().any(|wanted| *wanted == holder)
+            && let Some(task) = self.tasks.remove(&holder)
+        {
+            task.abort();
+        }
+    }
 }
 
 impl Peers {
-    pub(super) fn new(file: &Path, hub: Hub, runtime: Handle) -> Self {
+    /// The hub must tell `watches` when nobody listens to a name any more.
+    pub(super) fn new(file: &Path, hub: Hub, watches: Watches, runtime: Handle) -> Self {
         let mut dir = file.as_os_str().to_owned();
         dir.push(".clients");
-        Self { dir: dir.into(), hub, runtime, watched: Mutex::default() }
+        Self { dir: dir.into(), hub, runtime, watches }
     }
 
     pub(super) fn hub(&self) -> &Hub {
@@ -104,10 +104,21 @@ impl Peers {
         life(&self.path(client, "alive"))
     }
 
-    /// The way to a peer that waits. `Err(true)` if nobody will ever read there.
-    pub(super) fn wake_pipe(&self, client: &str) -> Result<File, bool> {
-        let open = open(&self.path(client, "wake"), OpenOptions::new().write(true));
-        open.map_err(|e| e.kind() == ErrorKind::NotFound || e.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()))
+    /// Whether word can be left with a peer.
+    pub(super) fn reach(&self, client: &str) -> Reach {
+        match open(&self.path(client, "wake"), OpenOptions::new().write(true)) {
+            Ok(_) => Reach::Yes,
+            Err(e) if e.kind() == ErrorKind::NotFound => Reach::Gone,
+            Err(e) if e.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => Reach::Gone,
+            Err(_) => Reach::Refused,
+        }
+    }
+
+    /// Leaves word without waiting: one who does not empty its pipe is stopped, and finds out by polling.
+    pub(super) fn send(&self, client: &str, message: &[u8]) {
+        // Open for reading too: if the peer dies right now there must be no SIGPIPE for us.
+        let pipe = open(&self.path(client, "wake"), OpenOptions::new().read(true).write(true));
+        drop(pipe.and_then(|mut pipe| pipe.write(message)));
     }
 
     /// Removes what a dead client left behind.
@@ -121,51 +132,63 @@ impl Peers {
     pub(super) fn dead(&self) -> Vec<String> {
         let mut dead = Vec::new();
         for entry in std::fs::read_dir(&self.dir).into_iter().flatten().flatten() {
-            let name = entry.file_name();
+            let (name, path) = (entry.file_name(), entry.path());
             let Some((client, kind)) = name.to_str().and_then(|name| name.split_once('.')) else { continue };
-            match kind {
-                "alive" if matches!(life(&entry.path()), Life::Dead) => dead.push(client.to_owned()),
-                // Left by a client that died while it made or removed its pipes. Reading from it would take messages.
-                "wake" if matches!(self.wake_pipe(client), Err(true)) => drop(std::fs::remove_file(entry.path())),
-                // Its maker makes another one if it was not dead but slow.
-                "alive.new" | "wake.new" if matches!(life(&entry.path()), Life::Dead) => {
-                    drop(std::fs::remove_file(entry.path()));
+            let left = match kind {
+                "alive" => {
+                    if matches!(life(&path), Life::Dead) {
+                        dead.push(client.to_owned());
+                    }
+                    false
                 }
-                _ => {}
+                // Reading from it would take messages.
+                "wake" => !self.path(client, "alive").exists() && self.reach(client) == Reach::Gone,
+                // Its maker makes another one if it was not dead but slow.
+                _ => matches!(life(&path), Life::Dead),
+            };
+            // By a client that died while it made or removed its pipes.
+            if left {
+                drop(std::fs::remove_file(path));
             }
         }
         dead
     }
 
-    /// Wakes all listeners when the peer dies. One task per peer, however many locks it holds.
-    pub(super) fn watch(self: &Arc<Self>, client: ClientId, alive: File) {
-        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        if watched.iter().any(|(known, _)| *known == client) {
-            return;
+    /// Wakes those who wait for the name when its holder dies. One task per holder, however many locks it holds.
+    pub(super) fn watch(self: &Arc<Self>, client: ClientId, name: &str, alive: File) {
+        let mut watched = self.watches.lock();
+        let before = watched.holders.insert(name.to_owned(), client);
+        watched.drop_unless_wanted(before.filter(|before| *before != client));
+        if let Entry::Vacant(task) = watched.tasks.entry(client) {
+            let _entered = self.runtime.enter();
+            if let Ok(pipe) = pipe::Receiver::from_file_unchecked(alive) {
+                task.insert(self.runtime.spawn(Arc::clone(self).until_death(client, pipe)).abort_handle());
+            }
         }
-        let entered = self.runtime.enter();
-        let Ok(pipe) = pipe::Receiver::from_file_unchecked(alive) else { return };
-        drop(entered);
-        let peers = Arc::clone(self);
-        let task = self.runtime.spawn(async move {
-            until_closed(&pipe).await;
-            peers.watched.lock().unwrap_or_else(PoisonError::into_inner).retain(|(known, _)| *known != client);
-            peers.hub.fire_all();
-        });
-        watched.push_back((client, task.abort_handle()));
-        if watched.len() > MAX_WATCHED
-            && let Some((_, oldest)) = watched.pop_front()
-        {
-            oldest.abort();
+        drop(watched);
+        // It may have been given up before it was written down.
+        if !self.hub.listens(name) {
+            self.watches.forget(name);
+        }
+    }
+
+    async fn until_death(self: Arc<Self>, client: ClientId, pipe: pipe::Receiver) {
+        until_closed(&pipe).await;
+        let mut watched = self.watches.lock();
+        watched.tasks.remove(&client);
+        let names: Vec<String> = watched.holders.extract_if(|_, holder| *holder == client).map(|(name, _)| name).collect();
+        drop(watched);
+        for name in names {
+            self.hub.fire(&name);
         }
     }
 
     fn receive(self: &Arc<Self>, message: Option<Message>) {
         match message {
             Some(Message::Free(name)) => self.hub.fire(&name),
-            Some(Message::Held(client)) => match self.look(&client.to_string()) {
-                Life::Alive(alive) => self.watch(client, alive),
-                Life::Dead | Life::Unknown => self.hub.fire_all(),
+            Some(Message::Held(client, name)) => match self.look(&client.to_string()) {
+                Life::Alive(alive) => self.watch(client, &name, alive),
+                Life::Dead | Life::Unknown => self.hub.fire(&name),
             },
             None => self.hub.fire_all(),
         }
@@ -212,11 +235,6 @@ fn life(path: &Path) -> Life {
     }
 }
 
-/// Writes without waiting: one who does not empty its pipe is stopped, and finds out by polling.
-pub(super) fn send(mut pipe: &File, message: &[u8]) {
-    drop(pipe.write(message));
-}
-
 /// This client as its peers see it. Dropping it removes its pipes.
 #[derive(Debug)]
 pub(super) struct Presence {
@@ -247,7 +265,7 @@ impl Drop for Presence {
         // Removed while still open: a missing pipe leaves the leases alone, one without a writer would end them.
         self.peers.remove(&self.client.to_string());
         self.reader.abort();
-        for (_, task) in self.peers.watched.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for (_, task) in self.peers.watches.lock().tasks.drain() {
             task.abort();
         }
     }
@@ -273,27 +291,4 @@ fn make(path: &Path) -> std::io::Result<File> {
         }
     }
     made.inspect_err(|_| drop(std::fs::remove_file(&hidden)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn messages_survive_being_cut_anywhere_and_nonsense_is_skipped() {
-        let client = ClientId::random().unwrap();
-        let (free, held) = (Message::Free("a\0ü%_".into()), Message::Held(client));
-        let stream = [free.encode(), held.encode()].concat();
-        for cut in 0..stream.len() {
-            let mut buffer = stream[..cut].to_vec();
-            let mut got: Vec<_> = std::iter::from_fn(|| Message::take(&mut buffer)).collect();
-            buffer.extend(&stream[cut..]);
-            got.extend(std::iter::from_fn(|| Message::take(&mut buffer)));
-            assert_eq!(got.iter().flatten().collect::<Vec<_>>(), [&free, &held], "cut at {cut}");
-        }
-        assert_eq!(Message::take(&mut vec![1, 0, b'x']), Some(None));
-        assert_eq!(Message::take(&mut vec![0xff, 0xff, 1]), Some(None));
-        assert_eq!(Message::take(&mut vec![2, 0, b'f', 0xff]), Some(None));
-        assert_eq!(Message::take(&mut vec![5, 0, b'f']), None);
-    }
 }

@@ -6,9 +6,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 
-use super::file::NAME;
-use super::peers::{Life, Message, Peers, send};
-use crate::backend::{Attempt, Broken, Claim, Holder, Queue, Released, Renewal, State};
+use super::fault::NAME;
+use super::message::Message;
+use super::peers::{Life, Peers, Reach};
+use crate::backend::{Attempt, Broken, Claim, Holder, Queue, Released, Renewal};
 use crate::clock::{Clock, Instant};
 use crate::error::{Error, Fault, Result};
 use crate::name::{ClientId, Resource, Token};
@@ -39,26 +40,22 @@ pub(super) struct Me {
 #[derive(Debug, Default)]
 pub(super) struct After {
     fire: Vec<String>,
-    send: Vec<(File, Vec<u8>)>,
-    watch: Vec<(ClientId, File)>,
+    send: Vec<(String, Vec<u8>)>,
+    watch: Vec<(ClientId, String, File)>,
     dead: Vec<String>,
 }
 
 impl After {
-    /// What others wait for comes before our own answers.
-    pub(super) fn wake(&mut self, peers: &Peers) {
-        for (pipe, message) in self.send.drain(..) {
-            send(&pipe, &message);
+    /// Comes before the answers: what others wait for first.
+    pub(super) fn run(self, peers: &Arc<Peers>) {
+        for (client, message) in self.send {
+            peers.send(&client, &message);
         }
-        for name in self.fire.drain(..) {
+        for name in self.fire {
             peers.hub().fire(&name);
         }
-    }
-
-    /// The rest.
-    pub(super) fn tidy(self, peers: &Arc<Peers>) {
-        for (client, alive) in self.watch {
-            peers.watch(client, alive);
+        for (client, name, alive) in self.watch {
+            peers.watch(client, &name, alive);
         }
         // After the rows are gone: a missing pipe says nothing, so a row must not outlive the pipe of a dead client.
         for client in self.dead {
@@ -67,7 +64,7 @@ impl After {
     }
 }
 
-struct Hold {
+pub(super) struct Hold {
     owner: String,
     client: String,
     until: Instant,
@@ -76,10 +73,10 @@ struct Hold {
     note: Option<String>,
 }
 
-const HOLD: &str = "owner, client, until, token, last, note, name";
+const FIND: &str = "SELECT owner, client, until, token, last, note FROM holds WHERE name = ?1 AND boot = ?2 AND until > ?3";
 
 impl Hold {
-    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+    pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             owner: row.get(0)?,
             client: row.get(1)?,
@@ -90,7 +87,7 @@ impl Hold {
         })
     }
 
-    fn show(self, now: Instant) -> Holder {
+    pub(super) fn show(self, now: Instant) -> Holder {
         Holder {
             owner: self.owner,
             token: Some(self.last),
@@ -105,7 +102,7 @@ fn unsigned(n: i64) -> u64 {
     u64::try_from(n).unwrap_or(0)
 }
 
-fn signed(n: u64) -> i64 {
+pub(super) fn signed(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
@@ -140,7 +137,7 @@ impl Verbs<'_> {
                     self.run(sql, params![name.as_bytes(), owner, self.me.client, self.me.boot])?;
                 }
                 if let (Some(alive), Ok(client)) = (alive, hold.client.parse()) {
-                    self.after.watch.push((client, alive));
+                    self.after.watch.push((client, name.to_owned(), alive));
                 }
                 let poll = if self.me.present { POLL } else { BLIND_POLL };
                 return Ok(Ok(Attempt::Busy { poll_within: hold.until.since(now).min(poll), holder: Some(hold.owner) }));
@@ -160,9 +157,11 @@ impl Verbs<'_> {
         )?;
         self.run("DELETE FROM waiters WHERE owner = ?2 AND name = ?1", params![name.as_bytes(), owner])?;
         if self.me.present {
-            let message = Message::Held(self.me.id).encode();
-            for pipe in self.next_in_line(name, WATCHERS)?.into_iter().flatten() {
-                self.after.send.push((pipe, message.clone()));
+            let message = Message::Held(self.me.id, name.to_owned()).encode();
+            for client in self.next_in_line(name, WATCHERS)? {
+                if client != self.me.client {
+                    self.after.send.push((client, message.clone()));
+                }
             }
         }
         Ok(Ok(Attempt::Granted { token, valid_for: claim.lease }))
@@ -212,35 +211,6 @@ impl Verbs<'_> {
         Ok(Ok(Some(Broken { holders: vec![hold.show(now)], fence })))
     }
 
-    pub(super) fn inspect_one(&mut self, resource: &Resource) -> Answer<Vec<State>> {
-        let now = self.me.clock.now();
-        let hold = self.stored(resource.as_str(), now)?.filter(|hold| !matches!(self.look(hold), Life::Dead));
-        Ok(Ok(vec![self.state(resource.clone(), hold, now)?]))
-    }
-
-    pub(super) fn inspect_prefix(&mut self, prefix: &str) -> Answer<Vec<State>> {
-        let now = self.me.clock.now();
-        let sql = format!("SELECT {HOLD} FROM holds WHERE name >= ?1 AND boot = ?2 AND until > ?3 ORDER BY name");
-        let mut statement = self.tx.prepare_cached(&sql)?;
-        let mut rows = statement.query(params![prefix.as_bytes(), self.me.boot, signed(now.as_nanos())])?;
-        let mut states = Vec::new();
-        while let Some(row) = rows.next()? {
-            let name: Vec<u8> = row.get(6)?;
-            if !name.starts_with(prefix.as_bytes()) {
-                break;
-            }
-            let hold = Hold::read(row)?;
-            if matches!(self.look(&hold), Life::Dead) {
-                continue;
-            }
-            let Some(resource) = String::from_utf8(name).ok().and_then(|name| Resource::new(name).ok()) else {
-                return Ok(Err(Error::backend(NAME, "listing", Fault::Corrupt, "a name in the file is not UTF-8")));
-            };
-            states.push(self.state(resource, Some(hold), now)?);
-        }
-        Ok(Ok(states))
-    }
-
     /// Removes all that the clients left, and all that has run out.
     pub(super) fn sweep(&mut self, dead: Vec<String>) -> Answer<()> {
         for client in dead {
@@ -262,13 +232,12 @@ impl Verbs<'_> {
         self.tx.prepare_cached(sql)?.execute(params)
     }
 
-    fn stored(&self, name: &str, now: Instant) -> rusqlite::Result<Option<Hold>> {
-        let sql = format!("SELECT {HOLD} FROM holds WHERE name = ?1 AND boot = ?2 AND until > ?3");
+    pub(super) fn stored(&self, name: &str, now: Instant) -> rusqlite::Result<Option<Hold>> {
         let params = params![name.as_bytes(), self.me.boot, signed(now.as_nanos())];
-        self.tx.prepare_cached(&sql)?.query_row(params, Hold::read).optional()
+        self.tx.prepare_cached(FIND)?.query_row(params, Hold::read).optional()
     }
 
-    fn look(&self, hold: &Hold) -> Life {
+    pub(super) fn look(&self, hold: &Hold) -> Life {
         if hold.client == self.me.client { Life::Unknown } else { self.peers.look(&hold.client) }
     }
 
@@ -298,17 +267,18 @@ impl Verbs<'_> {
             // Those of this client are in no line.
             self.after.fire.push(name.to_owned());
         }
-        for next in self.next_in_line(name, 1)? {
-            match next {
-                Some(pipe) => self.after.send.push((pipe, Message::Free(name.to_owned()).encode())),
-                None => self.after.fire.push(name.to_owned()),
+        for client in self.next_in_line(name, 1)? {
+            if client == self.me.client {
+                self.after.fire.push(name.to_owned());
+            } else {
+                self.after.send.push((client, Message::Free(name.to_owned()).encode()));
             }
         }
         Ok(())
     }
 
-    /// The ways to the first ones in line; `None` is this client itself. The dead are taken out of the line.
-    fn next_in_line(&mut self, name: &str, count: usize) -> rusqlite::Result<Vec<Option<File>>> {
+    /// The clients that come first in line and can be reached. The dead are taken out of the line.
+    fn next_in_line(&self, name: &str, count: usize) -> rusqlite::Result<Vec<String>> {
         let mut next = Vec::new();
         let mut gone = Vec::new();
         let sql = "SELECT place, client FROM waiters WHERE name = ?1 AND boot = ?2 ORDER BY place";
@@ -318,15 +288,10 @@ impl Verbs<'_> {
             && let Some(row) = rows.next()?
         {
             let client: String = row.get(1)?;
-            if client == self.me.client {
-                next.push(None);
-                continue;
-            }
-            match self.peers.wake_pipe(&client) {
-                Ok(pipe) => next.push(Some(pipe)),
-                Err(true) => gone.push(row.get::<_, i64>(0)?),
-                // Another user's: it polls.
-                Err(false) => {}
+            match self.reach(&client) {
+                Reach::Yes => next.push(client),
+                Reach::Gone => gone.push(row.get::<_, i64>(0)?),
+                Reach::Refused => {}
             }
         }
         for place in gone {
@@ -335,7 +300,11 @@ impl Verbs<'_> {
         Ok(next)
     }
 
-    fn counter(&self) -> rusqlite::Result<Option<Token>> {
+    pub(super) fn reach(&self, client: &str) -> Reach {
+        if client == self.me.client { Reach::Yes } else { self.peers.reach(client) }
+    }
+
+    pub(super) fn counter(&self) -> rusqlite::Result<Option<Token>> {
         let sql = "SELECT token FROM counter WHERE one = 1";
         let token = self.tx.prepare_cached(sql)?.query_row([], |row| row.get(0)).optional()?;
         Ok(token.map(|token| Token::new(unsigned(token))))
@@ -352,20 +321,5 @@ impl Verbs<'_> {
         let sql = "INSERT OR REPLACE INTO counter (one, token) VALUES (1, ?1)";
         self.run(sql, params![signed(last.get())])?;
         Ok(Ok((first, last)))
-    }
-
-    fn state(&self, resource: Resource, hold: Option<Hold>, now: Instant) -> rusqlite::Result<State> {
-        let sql = "SELECT client, count(*) FROM waiters WHERE name = ?1 AND boot = ?2 GROUP BY client";
-        let mut statement = self.tx.prepare_cached(sql)?;
-        let mut rows = statement.query(params![resource.as_str().as_bytes(), self.me.boot])?;
-        let mut waiting = 0_u32;
-        while let Some(row) = rows.next()? {
-            let (client, owners): (String, i64) = (row.get(0)?, row.get(1)?);
-            if client == self.me.client || !matches!(self.peers.wake_pipe(&client), Err(true)) {
-                waiting = waiting.saturating_add(u32::try_from(owners).unwrap_or(u32::MAX));
-            }
-        }
-        let holders = hold.map(|hold| hold.show(now)).into_iter().collect();
-        Ok(State { resource, holders, waiting: Some(waiting), fence: self.counter()? })
     }
 }

@@ -10,8 +10,9 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
-use super::file::{Database, NAME, locate, sqlite_error};
-use super::peers::{Peers, Presence};
+use super::fault::{NAME, sqlite_error};
+use super::file::{Database, locate};
+use super::peers::{Peers, Presence, Watches};
 use super::verbs::{After, Answer, Me, Verbs};
 use crate::connect::Context;
 use crate::error::{Error, Result};
@@ -81,12 +82,12 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Opens the file and shows itself to the peers. Blocks.
-    pub(super) fn open(rest: &str, context: Context, hub: Hub, runtime: Handle) -> Result<Self> {
+    pub(super) fn open(rest: &str, context: Context, hub: Hub, watches: Watches, runtime: Handle) -> Result<Self> {
         // A little less than the engine waits, so that its answer says why.
-        let patience = context.timeout.mul_f64(0.9);
+        let patience = context.timeout - context.timeout / 10;
         let boot = boot_id()?;
         let database = Database::open(&locate(rest)?, patience)?;
-        let peers = Arc::new(Peers::new(&database.path, hub, runtime));
+        let peers = Arc::new(Peers::new(&database.path, hub, watches, runtime));
         let presence = Presence::new(&peers, context.client.id)
             .inspect_err(|e| {
                 let file = database.path.display();
@@ -98,7 +99,7 @@ impl Worker {
             Me { id: client.id, client: client.id.to_string(), about: client.about, boot, clock, present: presence.is_some() };
         let mut worker = Self { database, patience, me, peers, presence };
         let dead = worker.peers.dead();
-        worker.transact(TransactionBehavior::Immediate, |verbs| verbs.sweep(dead)).map_err(|e| worker.error("opening", &e))??;
+        worker.transact(|verbs| verbs.sweep(dead)).map_err(|e| worker.error("opening", &e))??;
         Ok(worker)
     }
 
@@ -142,14 +143,11 @@ impl Worker {
         let mut after = After::default();
         let done = self.transaction(behavior, &mut after, |verbs| calls.iter_mut().try_for_each(|call| call.run(verbs)));
         if done.is_ok() {
-            after.wake(&self.peers);
+            after.run(&self.peers);
         }
         for call in calls {
             let result = done.as_ref().map_err(|e| self.error(call.doing(), e)).copied();
             call.finish(result);
-        }
-        if done.is_ok() {
-            after.tidy(&self.peers);
         }
     }
 
@@ -165,11 +163,10 @@ impl Worker {
         Ok(done)
     }
 
-    fn transact<T>(&mut self, behavior: TransactionBehavior, work: impl FnOnce(&mut Verbs<'_>) -> Answer<T>) -> Answer<T> {
+    fn transact<T>(&mut self, work: impl FnOnce(&mut Verbs<'_>) -> Answer<T>) -> Answer<T> {
         let mut after = After::default();
-        let done = self.transaction(behavior, &mut after, work)?;
-        after.wake(&self.peers);
-        after.tidy(&self.peers);
+        let done = self.transaction(TransactionBehavior::Immediate, &mut after, work)?;
+        after.run(&self.peers);
         Ok(done)
     }
 
@@ -183,7 +180,7 @@ impl Worker {
     }
 
     fn leave(&mut self) {
-        if let Err(e) = self.transact(TransactionBehavior::Immediate, |verbs| verbs.leave()) {
+        if let Err(e) = self.transact(|verbs| verbs.leave()) {
             debug!(error = %e, "the places in line stay behind; others will find them void");
         }
         self.presence = None;
