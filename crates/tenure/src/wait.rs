@@ -89,7 +89,6 @@ impl Contender<'_> {
             Some(Pass::Held(held)) => self.grant(held),
             None => self.reply(Ok(None)),
         }
-        self.core.settings.counters.waiting.down();
     }
 
     /// Waits for this process's turn.
@@ -250,6 +249,8 @@ impl Contender<'_> {
 
     fn reply(&mut self, result: Result<Option<Guard>>) {
         let Some(answer) = self.answer.take() else { return };
+        // Before the answer, so that nobody who has it finds itself counted as waiting.
+        self.core.settings.counters.waiting.down();
         let result = match result {
             Ok(None) | Err(_) if self.core.is_closed() => Err(Error::Closed),
             other => other,
