@@ -80,7 +80,7 @@ async fn with_lock(locker: &Locker, job: &Job, signals: &mut Signals) -> Result<
         guard = wait::lock(&mutex, job) => guard?,
     };
     let Some(guard) = guard else {
-        return Err(Failure::new(job.busy_code, format!("somebody else has {}", job.name)));
+        return Err(Failure::new(job.busy_code, wait::refusal(&mutex, job).await));
     };
     if job.verbose {
         output::say(&format!("locked {}, token {}", job.name, guard.token()));

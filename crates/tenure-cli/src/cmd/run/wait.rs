@@ -61,19 +61,26 @@ async fn narrate(mutex: &Mutex, job: &Job) -> std::convert::Infallible {
 /// `waiting 12s for deploy — held for 3m2s by host 4711 backup.sh (18s of lease left), 2 waiting`
 fn told(state: &State, waited: Option<Duration>) -> String {
     let waited = waited.map(|d| format!(" {}", output::seconds(d))).unwrap_or_default();
-    let mut text = format!("waiting{waited} for {}", output::printable(state.resource.as_str()));
-    if let Some(holder) = state.holders.first() {
-        let held = output::held_for(holder).map(|d| format!(" for {}", output::seconds(d))).unwrap_or_default();
-        text.push_str(&format!(" — held{held} by {}", output::who(holder)));
-        if let Some(left) = holder.expires_in {
-            text.push_str(&format!(" ({} of lease left)", output::seconds(left)));
-        }
-    }
+    let mut text = format!("waiting{waited} for {}{}", output::printable(state.resource.as_str()), held(state));
     // One of them is ourselves.
     if let Some(waiting) = state.waiting.filter(|n| *n > 1) {
         text.push_str(&format!(", {waiting} waiting"));
     }
     text
+}
+
+/// ` — held for 3m2s by host 4711 backup.sh (18s of lease left)`, or nothing if nobody holds it any more.
+fn held(state: &State) -> String {
+    let Some(holder) = state.holders.first() else { return String::new() };
+    let since = output::held_for(holder).map(|d| format!(" for {}", output::seconds(d))).unwrap_or_default();
+    let left = holder.expires_in.map(|left| format!(" ({} of lease left)", output::seconds(left))).unwrap_or_default();
+    format!(" — held{since} by {}{left}", output::who(holder))
+}
+
+/// Why there is no lock, for one who does not wait (any longer).
+pub(super) async fn refusal(mutex: &Mutex, job: &Job) -> String {
+    let held = mutex.inspect().await.map(|state| held(&state)).unwrap_or_default();
+    format!("somebody else has {}{held}", job.name)
 }
 
 /// A line on the terminal that is drawn over and over, and erased at the end.
