@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Held};
 use crate::locker::Core;
-use crate::name::Resource;
+use crate::name::{ClientId, Resource};
 
 tokio::task_local! {
     static CURRENT: Owner;
@@ -36,8 +36,8 @@ tokio::task_local! {
 #[derive(Debug, Clone, Default)]
 pub struct Owner(Arc<Mutex<HashMap<Key, Arc<Slot>>>>);
 
-/// A name of one locker; two lockers are two stores.
-type Key = (usize, Resource);
+/// A name of one locker; two lockers may be two stores.
+type Key = (ClientId, Resource);
 
 /// One name of one owner. The async mutex makes concurrent calls of one owner wait for the first, then re-enter.
 #[derive(Debug, Default)]
@@ -69,8 +69,7 @@ impl Owner {
         if slots.len() >= 64 {
             slots.retain(|_, slot| Arc::strong_count(slot) > 1 || slot.held.try_lock().is_ok_and(|h| h.strong_count() > 0));
         }
-        let key = (Arc::as_ptr(core).addr(), resource.clone());
-        Arc::clone(slots.entry(key).or_default())
+        Arc::clone(slots.entry((core.owners.client(), resource.clone())).or_default())
     }
 }
 

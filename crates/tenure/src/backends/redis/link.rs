@@ -31,6 +31,9 @@ pub(crate) enum Wake {
 /// A wait that lasts longer than this becomes visible to others through a subscription.
 const VISIBLE_AFTER: Duration = Duration::from_millis(500);
 
+/// A server that has not answered for this long is not just slow.
+const HICCUP: Duration = Duration::from_millis(200);
+
 pub(crate) struct Link {
     me: Weak<Self>,
     client: Client,
@@ -43,6 +46,8 @@ pub(crate) struct Link {
     live: Mutex<Option<Live>>,
     connecting: tokio::sync::Mutex<()>,
     connections: AtomicU64,
+    /// Calls in a row that were cut off.
+    cut_off: AtomicU64,
     /// Names whose channels the present connection is subscribed to. Held while the server is told.
     subscribed: tokio::sync::Mutex<HashSet<String>>,
     /// Names that somebody waits for, since when.
@@ -80,6 +85,7 @@ impl Link {
                 live: Mutex::default(),
                 connecting: tokio::sync::Mutex::default(),
                 connections: AtomicU64::new(0),
+                cut_off: AtomicU64::new(0),
                 subscribed: tokio::sync::Mutex::default(),
                 waits: Mutex::default(),
             }
@@ -118,7 +124,7 @@ impl Link {
         call: impl AsyncFnOnce(&mut MultiplexedConnection) -> redis::RedisResult<Value>,
     ) -> Result<Value> {
         let mut live = self.connected().await?;
-        let flight = Flight { link: self, id: live.id, landed: false };
+        let flight = Flight { link: self, id: live.id, took_off: Instant::now(), landed: false };
         let answer = call(&mut live.connection).await;
         flight.land();
         answer.map_err(|e| {
@@ -300,18 +306,25 @@ impl fmt::Debug for Link {
 struct Flight<'a> {
     link: &'a Link,
     id: u64,
+    took_off: Instant,
     landed: bool,
 }
 
 impl Flight<'_> {
     fn land(mut self) {
         self.landed = true;
+        self.link.cut_off.store(0, Ordering::Relaxed);
     }
 }
 
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
-        if !self.landed {
+        if self.landed {
+            return;
+        }
+        // A short lease cuts calls off after a few milliseconds: once may be a hiccup, twice in a row is not.
+        let again = self.link.cut_off.fetch_add(1, Ordering::Relaxed) > 0;
+        if again || self.took_off.elapsed() >= HICCUP {
             self.link.discard(self.id);
         }
     }
