@@ -17,6 +17,7 @@ use crate::hold::{Hold, Terms};
 use crate::keeper::bounded;
 use crate::locker::Core;
 use crate::name::Resource;
+use crate::signal::Signal;
 use crate::turnstile::{Entry, Pass, Turn};
 
 /// The most tokens that one grant reserves, and so the most hand-overs inside a process in a row.
@@ -54,8 +55,10 @@ type Answer = oneshot::Sender<Result<Option<Guard>>>;
 pub(crate) fn start(core: &Arc<Core>, request: Request) -> oneshot::Receiver<Result<Option<Guard>>> {
     let (answer, receiver) = oneshot::channel();
     let core = Arc::clone(core);
+    // Counted before it runs: closing must not overtake a task that has yet to be polled.
+    let busy = core.begin();
     core.clone().runtime.spawn(async move {
-        let _busy = core.begin();
+        let _busy = busy;
         Contender { core: &core, request, answer: Some(answer), asked: core.settings.clock.now(), busy: false }.run().await;
     });
     receiver
@@ -133,6 +136,10 @@ impl Contender<'_> {
             if signal.is_none() && capabilities.watch_first && patience != Patience::None {
                 signal = self.watch(&claim).await;
             }
+            // A question that nobody waits for is not asked: its grant would only have to be undone.
+            if self.is_stopped() {
+                break Ok(None);
+            }
             let sent = settings.clock.now();
             let error = match self.ask(&claim).await {
                 Ok(Attempt::Granted { token, valid_for }) => {
@@ -203,11 +210,7 @@ impl Contender<'_> {
         let mut result = None;
         match self.unless_stopped(async { result = Some((&mut call).await) }).await {
             Woken::Go => {}
-            Woken::Stop => {
-                let backend = core.capabilities.backend;
-                let late = || Error::unavailable(backend, "acquiring", Fault::Timeout, "no answer before the wait was over");
-                self.reply(if self.busy { Ok(None) } else { Err(late()) });
-            }
+            Woken::Stop => self.time_is_up("acquiring"),
         }
         match result {
             Some(result) => result,
@@ -215,9 +218,28 @@ impl Contender<'_> {
         }
     }
 
-    async fn watch(&self, claim: &Claim) -> Option<crate::signal::Signal> {
-        let backend = &self.core.settings.backend;
-        bounded(self.core.settings.timeout, &**backend, "subscribing", backend.watch(claim)).await.ok()
+    /// Subscribes. If the caller's time is up first, the caller is answered.
+    async fn watch(&mut self, claim: &Claim) -> Option<Signal> {
+        let core = self.core;
+        let backend = &core.settings.backend;
+        let mut signal = None;
+        let call = bounded(core.settings.timeout, &**backend, "subscribing", backend.watch(claim));
+        if matches!(self.unless_stopped(async { signal = call.await.ok() }).await, Woken::Stop) {
+            self.time_is_up("subscribing");
+        }
+        signal
+    }
+
+    /// Answers a caller whose time is up while the store has yet to answer.
+    fn time_is_up(&mut self, doing: &str) {
+        let backend = self.core.capabilities.backend;
+        let late = || Error::unavailable(backend, doing, Fault::Timeout, "no answer before the wait was over");
+        self.reply(if self.busy { Ok(None) } else { Err(late()) });
+    }
+
+    /// Whether nobody waits for the answer any more.
+    fn is_stopped(&self) -> bool {
+        self.core.is_closed() || self.answer.as_ref().is_none_or(oneshot::Sender::is_closed)
     }
 
     /// Runs a wait until the caller's time is up, the caller has gone or the locker closes.
