@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
+use crate::error::Error;
 use crate::guard::Held;
 use crate::hold::Terms;
 use crate::name::Resource;
@@ -16,6 +17,8 @@ pub(crate) struct Turnstile(Arc<Mutex<HashMap<Resource, Lane>>>);
 #[derive(Debug, Default)]
 struct Lane {
     waiting: VecDeque<Waiter>,
+    /// What the store answered the one who asks, if that was an error: then nobody knows that the lock is busy.
+    trouble: Option<Error>,
 }
 
 #[derive(Debug)]
@@ -69,6 +72,11 @@ impl Turnstile {
         Some(Turn { resource: resource.clone(), stile: self.clone() })
     }
 
+    /// What keeps the one who asks from an answer, if something does.
+    pub(crate) fn trouble(&self, resource: &Resource) -> Option<Error> {
+        self.lanes().get(resource).and_then(|lane| lane.trouble.clone())
+    }
+
     fn lanes(&self) -> MutexGuard<'_, HashMap<Resource, Lane>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -104,6 +112,13 @@ impl Turn {
     /// How many wait behind this one.
     pub(crate) fn waiting(&self) -> usize {
         self.stile.lanes().get(&self.resource).map_or(0, |lane| lane.waiting.len())
+    }
+
+    /// Tells those behind what the store answered last.
+    pub(crate) fn heard(&self, trouble: Option<Error>) {
+        if let Some(lane) = self.stile.lanes().get_mut(&self.resource) {
+            lane.trouble = trouble;
+        }
     }
 
     /// Gives a hold to the next in line whose terms allow it. The turn stays with the hold.

@@ -89,7 +89,8 @@ impl Contender<'_> {
         match pass {
             Some(Pass::Turn(turn)) => self.contend(turn).await,
             Some(Pass::Held(held)) => self.grant(held),
-            None => self.reply(Ok(None)),
+            // A store that cannot be reached must not look like a lock that somebody holds.
+            None => self.reply(self.core.turnstile.trouble(&self.request.resource).map_or(Ok(None), Err)),
         }
         self.core.settings.counters.waiting.down();
     }
@@ -146,6 +147,9 @@ impl Contender<'_> {
                     let until = deadline(sent, valid_for, settings.drift);
                     let hold = Hold::new(claim.clone(), token, terms.clone(), settings.clock.clone(), sent, until);
                     if hold.is_valid() {
+                        if failures > 0 {
+                            turn.heard(None);
+                        }
                         settings.counters.granted.up();
                         return self.grant(keeper.keep(hold, turn, until));
                     }
@@ -155,6 +159,9 @@ impl Contender<'_> {
                     Error::unavailable(backend, "acquiring", Fault::Timeout, late)
                 }
                 Ok(Attempt::Busy { poll_within, .. }) => {
+                    if failures > 0 {
+                        turn.heard(None);
+                    }
                     failures = 0;
                     self.busy = true;
                     residue |= capabilities.queues && claim.queue == Queue::Allowed;
@@ -182,6 +189,7 @@ impl Contender<'_> {
             self.busy = false;
             failures += 1;
             settings.counters.errors.up();
+            turn.heard(Some(error.clone()));
             debug!(name = ?claim.resource, %error, failures, "acquire failed");
             let attempts = if patience == Patience::None { 2 } else { settings.retry.attempts };
             if !error.is_transient() || failures >= attempts {
