@@ -55,6 +55,11 @@ impl Turnstile {
         let mut lanes = self.lanes();
         if let Some(lane) = lanes.get_mut(resource) {
             let (pass, later) = oneshot::channel();
+            if lane.waiting.len() == lane.waiting.capacity() {
+                // Those who left are met again only when the lane moves, which may be never.
+                lane.waiting.retain(|w| !w.pass.is_closed());
+                lane.waiting.reserve(lane.waiting.len() + 1);
+            }
             lane.waiting.push_back(Waiter { terms: terms.clone(), pass });
             return Entry::Later(later);
         }
@@ -140,5 +145,27 @@ impl Drop for Turn {
             // A waiter that left in this moment drops the turn, which passes it on to the next.
             std::mem::drop(next.pass.send(Pass::Turn(turn)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn those_who_left_do_not_pile_up_behind_a_long_hold() {
+        let (stile, name) = (Turnstile::default(), Resource::new("a").expect("a name"));
+        let terms = Terms { lease: Duration::from_secs(30), fixed: false, max_hold: None, note: None };
+        let Entry::Now(turn) = stile.enter(&name, &terms) else { panic!("nobody was there") };
+        let stays = stile.enter(&name, &terms);
+        for _ in 0..10_000 {
+            drop(stile.enter(&name, &terms));
+        }
+        assert!(turn.waiting() < 10, "{} in line", turn.waiting());
+        drop(turn);
+        let Entry::Later(mut stays) = stays else { panic!("it had to wait") };
+        assert!(matches!(stays.try_recv(), Ok(Pass::Turn(_))));
     }
 }
