@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Held};
 use crate::locker::Core;
-use crate::name::Resource;
+use crate::name::{ClientId, Resource};
 
 tokio::task_local! {
     static CURRENT: Owner;
@@ -36,8 +36,9 @@ tokio::task_local! {
 #[derive(Debug, Clone, Default)]
 pub struct Owner(Arc<Mutex<HashMap<Key, Arc<Slot>>>>);
 
-/// A name of one locker; two lockers are two stores.
-type Key = (usize, Resource);
+/// A name of one locker; two lockers are two stores. Not by the locker's address: a guard outlives its locker, and the
+/// next one may be put in the same place.
+type Key = (ClientId, Resource);
 
 /// One name of one owner. The async mutex makes concurrent calls of one owner wait for the first, then re-enter.
 #[derive(Debug, Default)]
@@ -63,13 +64,13 @@ impl Owner {
         CURRENT.try_with(Clone::clone).ok()
     }
 
-    pub(crate) fn slot(&self, core: &Arc<Core>, resource: &Resource) -> Arc<Slot> {
+    pub(crate) fn slot(&self, core: &Core, resource: &Resource) -> Arc<Slot> {
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Forgets names that are neither held nor being asked for, so that an owner of many names does not grow.
         if slots.len() >= 64 {
             slots.retain(|_, slot| Arc::strong_count(slot) > 1 || slot.held.try_lock().is_ok_and(|h| h.strong_count() > 0));
         }
-        let key = (Arc::as_ptr(core).addr(), resource.clone());
+        let key = (core.owners.client(), resource.clone());
         Arc::clone(slots.entry(key).or_default())
     }
 }
