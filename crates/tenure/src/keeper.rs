@@ -76,9 +76,9 @@ impl Keeper {
     pub(crate) fn give_back(&self, hold: &Arc<Hold>, ack: Option<Ack>) {
         if hold.give_back() {
             self.send(Msg::GiveBack { hold: Arc::clone(hold), ack });
-        } else if let (Some(ack), Some(Ended::Lost(lost))) = (ack, hold.ended()) {
+        } else if let Some(ack) = ack {
             // The keeper has noticed, or will at the deadline.
-            drop(ack.send(Err(lost.clone().into())));
+            drop(ack.send(Err(hold.why().into())));
         }
     }
 
@@ -350,10 +350,19 @@ impl Task {
     }
 
     fn lose(&mut self, owner: u64, reason: LostReason) {
-        let Some(entry) = self.remove(owner) else { return };
+        let Some(entry) = self.entries.get_mut(&owner) else { return };
         // False if the guard has read the clock first, or was given back in this moment.
         entry.hold.lose(reason);
-        if matches!(entry.hold.ended(), Some(Ended::Released)) {
+        let given_back = matches!(entry.hold.ended(), Some(Ended::Released));
+        if given_back && reason != LostReason::Closed {
+            // Its message is on the way, and knows who waits for the answer. What is gone must not be handed over.
+            if reason == LostReason::Revoked {
+                entry.spare_tokens = 0;
+            }
+            return;
+        }
+        let Some(entry) = self.remove(owner) else { return };
+        if given_back {
             self.release(entry.hold.claim.clone(), Some(entry.turn), None);
             return;
         }
