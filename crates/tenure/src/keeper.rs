@@ -56,11 +56,12 @@ impl Keeper {
             settings,
             // Weak: the keeper ends when the locker and all guards are gone.
             keeper: messages.downgrade(),
+            inbox,
             entries: HashMap::new(),
             schedule: BTreeSet::new(),
             calls: JoinSet::new(),
         };
-        tokio::spawn(task.run(inbox));
+        tokio::spawn(task.run());
         Self { messages }
     }
 
@@ -68,7 +69,11 @@ impl Keeper {
     pub(crate) fn keep(&self, hold: Hold, turn: Turn, until: Instant) -> Held {
         let hold = Arc::new(hold);
         let spare_tokens = hold.claim.tokens - 1;
-        self.send(Msg::Keep { hold: Arc::clone(&hold), turn, until, spare_tokens });
+        let keep = Msg::Keep { hold: Arc::clone(&hold), turn, until, spare_tokens };
+        if self.messages.send(keep).is_err() {
+            // Nobody would renew it, nor tell of its end.
+            hold.lose(LostReason::Closed);
+        }
         Held::new(hold, self.clone())
     }
 
@@ -132,6 +137,7 @@ struct Renewed {
 struct Task {
     settings: Settings,
     keeper: mpsc::WeakUnboundedSender<Msg>,
+    inbox: mpsc::UnboundedReceiver<Msg>,
     /// By the owner's number, which is unique in a locker.
     entries: HashMap<u64, Entry>,
     schedule: BTreeSet<(Instant, u64)>,
@@ -139,14 +145,14 @@ struct Task {
 }
 
 impl Task {
-    async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Msg>) {
+    async fn run(mut self) {
         let mut timer = self.settings.clock.timer();
         loop {
             let next = self.schedule.first().map(|(when, _)| *when);
             tokio::select! {
-                msg = inbox.recv() => match msg {
+                msg = self.inbox.recv() => match msg {
                     Some(Msg::Close(done)) => {
-                        self.close(&mut inbox).await;
+                        self.close().await;
                         let _told = done.send(());
                         return;
                     }
@@ -385,9 +391,9 @@ impl Task {
         });
     }
 
-    async fn close(&mut self, inbox: &mut mpsc::UnboundedReceiver<Msg>) {
-        inbox.close();
-        while let Some(msg) = inbox.recv().await {
+    async fn close(&mut self) {
+        self.inbox.close();
+        while let Some(msg) = self.inbox.recv().await {
             self.handle(msg);
         }
         let owners: Vec<u64> = self.entries.keys().copied().collect();
@@ -401,6 +407,21 @@ impl Task {
     async fn finish_calls(&mut self) {
         let all = async { while self.calls.join_next().await.is_some() {} };
         drop(tokio::time::timeout(self.settings.timeout, all).await);
+    }
+}
+
+impl Drop for Task {
+    /// The runtime has ended under the keeper, or a panic has: nobody will renew, nor be there to tell at the deadline.
+    fn drop(&mut self) {
+        self.inbox.close();
+        while let Ok(msg) = self.inbox.try_recv() {
+            if let Msg::Keep { hold, .. } = msg {
+                hold.lose(LostReason::Closed);
+            }
+        }
+        for entry in self.entries.values() {
+            entry.hold.lose(LostReason::Closed);
+        }
     }
 }
 
