@@ -43,7 +43,8 @@ pub(crate) struct Link {
     live: Mutex<Option<Live>>,
     connecting: tokio::sync::Mutex<()>,
     connections: AtomicU64,
-    /// Names whose channels the present connection is subscribed to. Held while the server is told.
+    /// Names whose channels the present connection is subscribed to. Held while the server is told, so only with a
+    /// limit: a new connection waits for it.
     subscribed: tokio::sync::Mutex<HashSet<String>>,
     /// Names that somebody waits for, since when.
     waits: Mutex<HashMap<String, (OwnerId, Instant)>>,
@@ -254,7 +255,7 @@ impl Link {
         }
         let (Some(link), name) = (self.me.upgrade(), name.clone()) else { return 2 * VISIBLE_AFTER };
         // Nobody needs to wait for this: it only lets `inspect` count us.
-        self.runtime.spawn(async move { drop(link.subscribe(&name).await) });
+        self.runtime.spawn(async move { drop(tokio::time::timeout(link.timeout, link.subscribe(&name)).await) });
         10 * VISIBLE_AFTER
     }
 
@@ -283,7 +284,7 @@ impl Link {
             }
             let live = link.live().clone();
             if let Some(mut live) = live {
-                drop(live.connection.unsubscribe(link.layout.channel(&name)).await);
+                drop(tokio::time::timeout(link.timeout, live.connection.unsubscribe(link.layout.channel(&name))).await);
             }
         });
     }
