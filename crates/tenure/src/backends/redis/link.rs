@@ -212,9 +212,9 @@ impl Link {
             PushKind::Message => {
                 // With tracking the same release has been told already; a subscription there only makes us visible.
                 let listens = self.live().as_ref().is_some_and(|live| live.wake == Wake::PubSub);
-                let name = push.data.first().and_then(text).and_then(|channel| self.layout.name_of_channel(channel));
-                if let (true, Some(name)) = (listens, name) {
-                    self.hub.fire(name);
+                let names = push.data.first().and_then(text).and_then(|channel| self.layout.names_of_channel(channel));
+                if let (true, Some(names)) = (listens, names) {
+                    names.iter().for_each(|name| self.hub.fire(name));
                 }
             }
             PushKind::Disconnection => {
@@ -242,6 +242,10 @@ impl Link {
 
     /// Notes that an owner was told "busy" and will wait; says how long it may do so before it asks again.
     pub(crate) fn waits(&self, name: &Resource, owner: OwnerId) -> Duration {
+        // Who does not listen has nothing that would forget it again.
+        if !self.hub.listens(name.as_str()) {
+            return 2 * VISIBLE_AFTER;
+        }
         let visible = {
             let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
             let (who, since) = *waits.entry(name.as_str().to_owned()).or_insert_with(|| (owner, Instant::now()));
