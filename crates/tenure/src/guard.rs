@@ -142,7 +142,7 @@ impl Guard {
 
     /// [`is_valid`](Self::is_valid) for the `?` operator.
     pub fn check(&self) -> Result<(), Lost> {
-        if self.is_valid() { Ok(()) } else { Err(self.watcher().why()) }
+        if self.is_valid() { Ok(()) } else { Err(self.hold().why()) }
     }
 
     /// Held, unsure or lost.
@@ -262,14 +262,6 @@ impl Watcher {
         match self.hold.wait_for_end().await {
             Ended::Lost(lost) => Some(lost),
             Ended::Released => None,
-        }
-    }
-
-    fn why(&self) -> Lost {
-        match self.hold.ended() {
-            Some(Ended::Lost(lost)) => lost.clone(),
-            // Between the two steps of the one that ends it.
-            _ => self.hold.loss(self.hold.expiry_reason()),
         }
     }
 }

@@ -69,20 +69,22 @@ impl Hold {
 
     /// Whether the hold is valid at this moment. Wait-free.
     pub(crate) fn is_valid(&self) -> bool {
-        let until = self.deadline.load(Ordering::Acquire);
-        if until == OVER {
-            return false;
-        }
-        if self.clock.now().as_nanos() < until {
-            return true;
-        }
-        match self.deadline.compare_exchange(until, OVER, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => {
-                self.finish(Ended::Lost(self.loss(self.expiry_reason())));
-                false
+        let mut until = self.deadline.load(Ordering::Acquire);
+        loop {
+            if until == OVER {
+                return false;
             }
-            // A renewal or the end came in between, and is newer than the time read above.
-            Err(now) => now != OVER,
+            if self.clock.now().as_nanos() < until {
+                return true;
+            }
+            match self.deadline.compare_exchange(until, OVER, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => {
+                    self.finish(Ended::Lost(self.loss(self.expiry_reason())));
+                    return false;
+                }
+                // A renewal or the end came in between. A renewal may be too late itself.
+                Err(now) => until = now,
+            }
         }
     }
 
@@ -165,6 +167,15 @@ impl Hold {
     /// How the hold ended, if it has.
     pub(crate) fn ended(&self) -> Option<&Ended> {
         self.ended.get()
+    }
+
+    /// Why a hold that is over was lost.
+    pub(crate) fn why(&self) -> Lost {
+        match self.ended() {
+            Some(Ended::Lost(lost)) => lost.clone(),
+            // Between the two steps of the one that ends it.
+            _ => self.loss(self.expiry_reason()),
+        }
     }
 
     /// Resolves when the hold is over.

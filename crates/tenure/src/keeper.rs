@@ -56,11 +56,12 @@ impl Keeper {
             settings,
             // Weak: the keeper ends when the locker and all guards are gone.
             keeper: messages.downgrade(),
+            inbox,
             entries: HashMap::new(),
             schedule: BTreeSet::new(),
             calls: JoinSet::new(),
         };
-        tokio::spawn(task.run(inbox));
+        tokio::spawn(task.run());
         Self { messages }
     }
 
@@ -68,7 +69,11 @@ impl Keeper {
     pub(crate) fn keep(&self, hold: Hold, turn: Turn, until: Instant) -> Held {
         let hold = Arc::new(hold);
         let spare_tokens = hold.claim.tokens - 1;
-        self.send(Msg::Keep { hold: Arc::clone(&hold), turn, until, spare_tokens });
+        let keep = Msg::Keep { hold: Arc::clone(&hold), turn, until, spare_tokens };
+        if self.messages.send(keep).is_err() {
+            // Nobody would renew it, nor tell of its end.
+            hold.lose(LostReason::Closed);
+        }
         Held::new(hold, self.clone())
     }
 
@@ -76,9 +81,9 @@ impl Keeper {
     pub(crate) fn give_back(&self, hold: &Arc<Hold>, ack: Option<Ack>) {
         if hold.give_back() {
             self.send(Msg::GiveBack { hold: Arc::clone(hold), ack });
-        } else if let (Some(ack), Some(Ended::Lost(lost))) = (ack, hold.ended()) {
+        } else if let Some(ack) = ack {
             // The keeper has noticed, or will at the deadline.
-            drop(ack.send(Err(lost.clone().into())));
+            drop(ack.send(Err(hold.why().into())));
         }
     }
 
@@ -132,6 +137,7 @@ struct Renewed {
 struct Task {
     settings: Settings,
     keeper: mpsc::WeakUnboundedSender<Msg>,
+    inbox: mpsc::UnboundedReceiver<Msg>,
     /// By the owner's number, which is unique in a locker.
     entries: HashMap<u64, Entry>,
     schedule: BTreeSet<(Instant, u64)>,
@@ -139,14 +145,14 @@ struct Task {
 }
 
 impl Task {
-    async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Msg>) {
+    async fn run(mut self) {
         let mut timer = self.settings.clock.timer();
         loop {
             let next = self.schedule.first().map(|(when, _)| *when);
             tokio::select! {
-                msg = inbox.recv() => match msg {
+                msg = self.inbox.recv() => match msg {
                     Some(Msg::Close(done)) => {
-                        self.close(&mut inbox).await;
+                        self.close().await;
                         let _told = done.send(());
                         return;
                     }
@@ -226,9 +232,9 @@ impl Task {
         }
         let Entry { hold, turn, spare_tokens, until, .. } = entry;
         let old_terms = hold.terms.clone();
-        let handed = turn.hand_over(&old_terms, |terms| {
+        let handed = turn.hand_over(&old_terms, spare_tokens, |terms| {
+            // In range: the store has reserved it.
             let token = hold.token.plus(1).unwrap_or(hold.token);
-            *spare_tokens = spare_tokens.saturating_sub(1);
             *hold = Arc::new(Hold::new(hold.claim.clone(), token, terms, hold.clock.clone(), now, *until));
             Held::new(Arc::clone(hold), Keeper { messages: messages.clone() })
         });
@@ -350,10 +356,19 @@ impl Task {
     }
 
     fn lose(&mut self, owner: u64, reason: LostReason) {
-        let Some(entry) = self.remove(owner) else { return };
+        let Some(entry) = self.entries.get_mut(&owner) else { return };
         // False if the guard has read the clock first, or was given back in this moment.
         entry.hold.lose(reason);
-        if matches!(entry.hold.ended(), Some(Ended::Released)) {
+        let given_back = matches!(entry.hold.ended(), Some(Ended::Released));
+        if given_back && reason != LostReason::Closed {
+            // Its message is on the way, and knows who waits for the answer. What is gone must not be handed over.
+            if reason == LostReason::Revoked {
+                entry.spare_tokens = 0;
+            }
+            return;
+        }
+        let Some(entry) = self.remove(owner) else { return };
+        if given_back {
             self.release(entry.hold.claim.clone(), Some(entry.turn), None);
             return;
         }
@@ -376,9 +391,9 @@ impl Task {
         });
     }
 
-    async fn close(&mut self, inbox: &mut mpsc::UnboundedReceiver<Msg>) {
-        inbox.close();
-        while let Some(msg) = inbox.recv().await {
+    async fn close(&mut self) {
+        self.inbox.close();
+        while let Some(msg) = self.inbox.recv().await {
             self.handle(msg);
         }
         let owners: Vec<u64> = self.entries.keys().copied().collect();
@@ -392,6 +407,21 @@ impl Task {
     async fn finish_calls(&mut self) {
         let all = async { while self.calls.join_next().await.is_some() {} };
         drop(tokio::time::timeout(self.settings.timeout, all).await);
+    }
+}
+
+impl Drop for Task {
+    /// The runtime has ended under the keeper, or a panic has: nobody will renew, nor be there to tell at the deadline.
+    fn drop(&mut self) {
+        self.inbox.close();
+        while let Ok(msg) = self.inbox.try_recv() {
+            if let Msg::Keep { hold, .. } = msg {
+                hold.lose(LostReason::Closed);
+            }
+        }
+        for entry in self.entries.values() {
+            entry.hold.lose(LostReason::Closed);
+        }
     }
 }
 

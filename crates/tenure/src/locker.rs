@@ -51,18 +51,18 @@ pub(crate) struct Core {
 }
 
 /// Counts an acquisition under way, so that closing can wait for it.
-pub(crate) struct Acquiring<'a>(&'a Core);
+pub(crate) struct Acquiring(Arc<Core>);
 
-impl Drop for Acquiring<'_> {
+impl Drop for Acquiring {
     fn drop(&mut self) {
         self.0.acquiring.send_modify(|n| *n -= 1);
     }
 }
 
 impl Core {
-    pub(crate) fn begin(&self) -> Acquiring<'_> {
+    pub(crate) fn begin(self: &Arc<Self>) -> Acquiring {
         self.acquiring.send_modify(|n| *n += 1);
-        Acquiring(self)
+        Acquiring(Arc::clone(self))
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -36,7 +36,8 @@ tokio::task_local! {
 #[derive(Debug, Clone, Default)]
 pub struct Owner(Arc<Mutex<HashMap<Key, Arc<Slot>>>>);
 
-/// A name of one locker; two lockers may be two stores.
+/// A name of one locker; two lockers are two stores. Not by the locker's address: a guard outlives its locker, and the
+/// next one may be put in the same place.
 type Key = (ClientId, Resource);
 
 /// One name of one owner. The async mutex makes concurrent calls of one owner wait for the first, then re-enter.
@@ -63,7 +64,7 @@ impl Owner {
         CURRENT.try_with(Clone::clone).ok()
     }
 
-    pub(crate) fn slot(&self, core: &Arc<Core>, resource: &Resource) -> Arc<Slot> {
+    pub(crate) fn slot(&self, core: &Core, resource: &Resource) -> Arc<Slot> {
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Forgets names that are neither held nor being asked for, so that an owner of many names does not grow.
         if slots.len() >= 64 {

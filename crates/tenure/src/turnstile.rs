@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
+use crate::error::Error;
 use crate::guard::Held;
 use crate::hold::Terms;
 use crate::name::Resource;
@@ -16,6 +17,8 @@ pub(crate) struct Turnstile(Arc<Mutex<HashMap<Resource, Lane>>>);
 #[derive(Debug, Default)]
 struct Lane {
     waiting: VecDeque<Waiter>,
+    /// What the store answered the one who asks, if that was an error: then nobody knows that the lock is busy.
+    trouble: Option<Error>,
 }
 
 #[derive(Debug)]
@@ -52,6 +55,11 @@ impl Turnstile {
         let mut lanes = self.lanes();
         if let Some(lane) = lanes.get_mut(resource) {
             let (pass, later) = oneshot::channel();
+            if lane.waiting.len() == lane.waiting.capacity() {
+                // Those who left are met again only when the lane moves, which may be never.
+                lane.waiting.retain(|w| !w.pass.is_closed());
+                lane.waiting.reserve(lane.waiting.len() + 1);
+            }
             lane.waiting.push_back(Waiter { terms: terms.clone(), pass });
             return Entry::Later(later);
         }
@@ -67,6 +75,11 @@ impl Turnstile {
         }
         lanes.insert(resource.clone(), Lane::default());
         Some(Turn { resource: resource.clone(), stile: self.clone() })
+    }
+
+    /// What keeps the one who asks from an answer, if something does.
+    pub(crate) fn trouble(&self, resource: &Resource) -> Option<Error> {
+        self.lanes().get(resource).and_then(|lane| lane.trouble.clone())
     }
 
     fn lanes(&self) -> MutexGuard<'_, HashMap<Resource, Lane>> {
@@ -106,10 +119,22 @@ impl Turn {
         self.stile.lanes().get(&self.resource).map_or(0, |lane| lane.waiting.len())
     }
 
-    /// Gives a hold to the next in line whose terms allow it. The turn stays with the hold.
-    pub(crate) fn hand_over(&self, terms: &Terms, mut make: impl FnMut(Terms) -> Held) -> bool {
-        while let Some(next) = self.stile.next(&self.resource, true, |t| terms.allow_hand_over(t)) {
-            // A waiter that left in this moment gives its hold back through `Held`'s drop, and is asked for here.
+    /// Tells those behind what the store answered last.
+    pub(crate) fn heard(&self, trouble: Option<Error>) {
+        if let Some(lane) = self.stile.lanes().get_mut(&self.resource) {
+            lane.trouble = trouble;
+        }
+    }
+
+    /// Gives a hold to the next in line whose terms allow it, for one of the reserved tokens. The turn stays with the
+    /// hold.
+    pub(crate) fn hand_over(&self, terms: &Terms, tokens: &mut u32, mut make: impl FnMut(Terms) -> Held) -> bool {
+        while *tokens > 0
+            && let Some(next) = self.stile.next(&self.resource, true, |t| terms.allow_hand_over(t))
+        {
+            *tokens -= 1;
+            // A waiter that left in this moment gives its hold back through `Held`'s drop; the keeper knows that by now
+            // another one is there. Its token is used up.
             if next.pass.send(Pass::Held(make(next.terms))).is_ok() {
                 return true;
             }
@@ -125,5 +150,27 @@ impl Drop for Turn {
             // A waiter that left in this moment drops the turn, which passes it on to the next.
             std::mem::drop(next.pass.send(Pass::Turn(turn)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn those_who_left_do_not_pile_up_behind_a_long_hold() {
+        let (stile, name) = (Turnstile::default(), Resource::new("a").expect("a name"));
+        let terms = Terms { lease: Duration::from_secs(30), fixed: false, max_hold: None, note: None };
+        let Entry::Now(turn) = stile.enter(&name, &terms) else { panic!("nobody was there") };
+        let stays = stile.enter(&name, &terms);
+        for _ in 0..10_000 {
+            drop(stile.enter(&name, &terms));
+        }
+        assert!(turn.waiting() < 10, "{} in line", turn.waiting());
+        drop(turn);
+        let Entry::Later(mut stays) = stays else { panic!("it had to wait") };
+        assert!(matches!(stays.try_recv(), Ok(Pass::Turn(_))));
     }
 }

@@ -17,6 +17,7 @@ use crate::hold::{Hold, Terms};
 use crate::keeper::bounded;
 use crate::locker::Core;
 use crate::name::Resource;
+use crate::signal::Signal;
 use crate::turnstile::{Entry, Pass, Turn};
 
 /// The most tokens that one grant reserves, and so the most hand-overs inside a process in a row.
@@ -55,8 +56,10 @@ pub(crate) fn start(core: &Arc<Core>, request: Request) -> oneshot::Receiver<Res
     let (answer, receiver) = oneshot::channel();
     let runtime = core.runtime.clone();
     let core = Arc::clone(core);
+    // Counted before it runs: closing must not overtake a task that has yet to be polled.
+    let busy = core.begin();
     runtime.spawn(async move {
-        let _busy = core.begin();
+        let _busy = busy;
         Contender { core: &core, request, answer: Some(answer), asked: core.settings.clock.now(), busy: false }.run().await;
     });
     receiver
@@ -87,7 +90,8 @@ impl Contender<'_> {
         match pass {
             Some(Pass::Turn(turn)) => self.contend(turn).await,
             Some(Pass::Held(held)) => self.grant(held),
-            None => self.reply(Ok(None)),
+            // A store that cannot be reached must not look like a lock that somebody holds.
+            None => self.reply(self.core.turnstile.trouble(&self.request.resource).map_or(Ok(None), Err)),
         }
     }
 
@@ -133,12 +137,19 @@ impl Contender<'_> {
             if signal.is_none() && capabilities.watch_first && patience != Patience::None {
                 signal = self.watch(&claim).await;
             }
+            // A question that nobody waits for is not asked: its grant would only have to be undone.
+            if self.is_stopped() {
+                break Ok(None);
+            }
             let sent = settings.clock.now();
             let error = match self.ask(&claim).await {
                 Ok(Attempt::Granted { token, valid_for }) => {
                     let until = deadline(sent, valid_for, settings.drift);
                     let hold = Hold::new(claim.clone(), token, terms.clone(), settings.clock.clone(), sent, until);
                     if hold.is_valid() {
+                        if failures > 0 {
+                            turn.heard(None);
+                        }
                         settings.counters.granted.up();
                         return self.grant(keeper.keep(hold, turn, until));
                     }
@@ -148,6 +159,9 @@ impl Contender<'_> {
                     Error::unavailable(backend, "acquiring", Fault::Timeout, late)
                 }
                 Ok(Attempt::Busy { poll_within, .. }) => {
+                    if failures > 0 {
+                        turn.heard(None);
+                    }
                     failures = 0;
                     self.busy = true;
                     residue |= capabilities.queues && claim.queue == Queue::Allowed;
@@ -175,6 +189,7 @@ impl Contender<'_> {
             self.busy = false;
             failures += 1;
             settings.counters.errors.up();
+            turn.heard(Some(error.clone()));
             debug!(name = ?claim.resource, %error, failures, "acquire failed");
             let attempts = if patience == Patience::None { 2 } else { settings.retry.attempts };
             if !error.is_transient() || failures >= attempts {
@@ -203,11 +218,7 @@ impl Contender<'_> {
         let mut result = None;
         match self.unless_stopped(async { result = Some((&mut call).await) }).await {
             Woken::Go => {}
-            Woken::Stop => {
-                let backend = core.capabilities.backend;
-                let late = || Error::unavailable(backend, "acquiring", Fault::Timeout, "no answer before the wait was over");
-                self.reply(if self.busy { Ok(None) } else { Err(late()) });
-            }
+            Woken::Stop => self.time_is_up("acquiring"),
         }
         match result {
             Some(result) => result,
@@ -215,15 +226,39 @@ impl Contender<'_> {
         }
     }
 
-    async fn watch(&self, claim: &Claim) -> Option<crate::signal::Signal> {
-        let backend = &self.core.settings.backend;
-        bounded(self.core.settings.timeout, &**backend, "subscribing", backend.watch(claim)).await.ok()
+    /// Subscribes. If the caller's time is up first, the caller is answered.
+    async fn watch(&mut self, claim: &Claim) -> Option<Signal> {
+        let core = self.core;
+        let backend = &core.settings.backend;
+        let mut signal = None;
+        let call = bounded(core.settings.timeout, &**backend, "subscribing", backend.watch(claim));
+        if matches!(self.unless_stopped(async { signal = call.await.ok() }).await, Woken::Stop) {
+            self.time_is_up("subscribing");
+        }
+        signal
+    }
+
+    /// Answers a caller whose time is up while the store has yet to answer.
+    fn time_is_up(&mut self, doing: &str) {
+        let backend = self.core.capabilities.backend;
+        let late = || Error::unavailable(backend, doing, Fault::Timeout, "no answer before the wait was over");
+        self.reply(if self.busy { Ok(None) } else { Err(late()) });
+    }
+
+    /// Whether nobody waits for the answer any more.
+    fn is_stopped(&self) -> bool {
+        self.core.is_closed() || self.answer.as_ref().is_none_or(oneshot::Sender::is_closed)
     }
 
     /// Runs a wait until the caller's time is up, the caller has gone or the locker closes.
     async fn unless_stopped(&mut self, wait: impl Future<Output = ()>) -> Woken {
         let clock = &self.core.settings.clock;
-        let left = self.request.patience.bound().since(clock.now());
+        let give_up = match self.request.patience {
+            // Both questions together take no longer than one call may.
+            Patience::None => self.asked.after(self.core.settings.timeout),
+            patience => patience.bound(),
+        };
+        let left = give_up.since(clock.now());
         let mut closing = self.core.closed.subscribe();
         let Some(answer) = &mut self.answer else { return Woken::Stop };
         tokio::select! {

@@ -52,9 +52,12 @@ fn main() {
             an_outage_shorter_than_the_lease_loses_nothing
             a_hung_server_is_known_by_the_deadline
             killed_connections_are_made_again
+            a_connection_that_went_dead_without_a_word_is_replaced
+            names_that_share_a_channel_are_all_woken
             try_lock_survives_a_stale_connection;
         Openssl:
             tls_is_verified
+            a_tls_server_that_is_killed_is_unavailable
             tls_never_falls_back;
     })
 }

@@ -1,5 +1,9 @@
 //! Restarts, hangs and broken connections under held and awaited locks.
 
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redis::cmd;
@@ -112,6 +116,87 @@ pub(crate) fn try_lock_survives_a_stale_connection() {
             cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").arg("SKIPME").arg("yes").query::<u32>(&mut raw).expect("killed");
             let guard = locker.mutex("L").try_lock().await.expect("the second question goes over a new connection");
             drop(guard);
+        }
+    });
+}
+
+/// A way to the server that can go dead without a word: what was connected stays so and hears nothing any more.
+struct Cable {
+    port: u16,
+    /// Connections with a smaller number are dead.
+    dead_below: Arc<AtomicUsize>,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Cable {
+    fn to(server: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("bound").port();
+        let (dead_below, connections) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let cable = Self { port, dead_below: Arc::clone(&dead_below), connections: Arc::clone(&connections) };
+        std::thread::spawn(move || {
+            while let Ok((near, _)) = listener.accept() {
+                let number = connections.fetch_add(1, Ordering::SeqCst);
+                let Ok(far) = TcpStream::connect(("127.0.0.1", server)) else { continue };
+                for (from, to) in [(near.try_clone(), far.try_clone()), (Ok(far), Ok(near))] {
+                    let (mut from, mut to) = (from.expect("cloned"), to.expect("cloned"));
+                    let dead_below = Arc::clone(&dead_below);
+                    std::thread::spawn(move || {
+                        let mut buffer = [0; 4096];
+                        while let Ok(n) = from.read(&mut buffer) {
+                            let dead = number < dead_below.load(Ordering::SeqCst);
+                            if n == 0 || !dead && to.write_all(&buffer[..n]).is_err() {
+                                break;
+                            }
+                        }
+                    });
+                }
+            }
+        });
+        cable
+    }
+
+    fn cut(&self) {
+        self.dead_below.store(self.connections.load(Ordering::SeqCst), Ordering::SeqCst);
+    }
+}
+
+pub(crate) fn a_connection_that_went_dead_without_a_word_is_replaced() {
+    let server = RedisServer::start();
+    let cable = Cable::to(server.port);
+    block_on(async {
+        let near = connect(&server.url()).await;
+        let held = near.mutex("L").lock().await.expect("locked");
+        let far = connect(&format!("redis://127.0.0.1:{}?timeout=1s", cable.port)).await;
+        let waiter = tokio::spawn(far.mutex("L").lock());
+        while near.mutex("L").inspect().await.expect("inspected").waiting != Some(1) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        cable.cut();
+        // It leaves, and so has a subscription to end on a connection that will never answer.
+        waiter.abort();
+        while far.stats().waiting > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let locked = tokio::time::timeout(Duration::from_secs(20), far.mutex("M").lock()).await;
+        locked.expect("over a new connection").expect("locked").release().await.expect("given back");
+        drop(held);
+    });
+}
+
+pub(crate) fn names_that_share_a_channel_are_all_woken() {
+    let server = RedisServer::start();
+    block_on(async {
+        let url = format!("{}?wake=pubsub", server.url());
+        let (one, other) = (connect(&url).await, connect(&url).await);
+        for name in ["{a}", "a"] {
+            let guard = one.mutex(name).lock().await.expect("locked");
+            let waiter = tokio::spawn(other.mutex(name).lock());
+            // It polls only every few seconds from here on.
+            tokio::time::sleep(Duration::from_millis(2500)).await;
+            guard.release().await.expect("given back");
+            let woken = tokio::time::timeout(Duration::from_millis(1000), waiter).await.expect("woken by the message");
+            drop(woken.expect("no panic").expect("locked"));
         }
     });
 }

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use redis::cmd;
 use tenure::{Fault, Locker};
 
 use super::layout::{block_on, connect};
-use crate::support::RedisServer;
+use crate::support::{RedisServer, eventually};
 
 fn openssl(dir: &Path, args: &str) {
     let run = Command::new("openssl").args(args.split(' ')).current_dir(dir).stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -42,6 +43,8 @@ fn tls_server(certificates: &Path) -> RedisServer {
         &ca,
         "--tls-auth-clients",
         "no",
+        "--unixsocket",
+        "DIR/socket",
     ];
     RedisServer::with(&args)
 }
@@ -85,5 +88,27 @@ pub(crate) fn tls_never_falls_back() {
         let url = format!("rediss://127.0.0.1:{}?ca={}&timeout=2s", plain.port, ca.display());
         Locker::connect(&url).await.expect_err("a server without TLS");
         Locker::connect(&format!("redis://127.0.0.1:{}?timeout=2s", tls.port)).await.expect_err("a server with TLS only");
+    });
+}
+
+pub(crate) fn a_tls_server_that_is_killed_is_unavailable() {
+    let dir = tempfile::tempdir().expect("a directory");
+    certificates(dir.path(), "IP:127.0.0.1");
+    let mut server = tls_server(dir.path());
+    let ca = dir.path().join("ca.crt");
+    block_on(async {
+        let locker = connect(&format!("rediss://127.0.0.1:{}?ca={}", server.port, ca.display())).await;
+        let guard = locker.mutex("L").lock().await.expect("locked");
+        // The server has read the question when it ends without TLS's farewell.
+        let socket = redis::Client::open(format!("redis+unix://{}", server.path("socket").display()));
+        let mut raw = socket.and_then(|client| client.get_connection()).expect("connected");
+        cmd("CLIENT").arg("PAUSE").arg(60_000).arg("WRITE").query::<()>(&mut raw).expect("paused");
+        let asked = tokio::spawn(locker.mutex("M").try_lock());
+        let blocked = || cmd("INFO").arg("clients").query::<String>(&mut raw).is_ok_and(|i| i.contains("blocked_clients:1"));
+        eventually("it has asked", blocked);
+        server.kill();
+        let error = asked.await.expect("no panic").expect_err("nobody there");
+        assert!(error.is_transient(), "{error}");
+        drop(guard);
     });
 }

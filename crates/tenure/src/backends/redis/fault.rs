@@ -22,7 +22,8 @@ fn kind(e: &RedisError) -> (Fault, bool) {
         ErrorKind::AuthenticationFailed if text.contains("LOADING") => (Fault::Loading, true),
         ErrorKind::AuthenticationFailed if text.contains("max number of clients") => (Fault::Connection, true),
         ErrorKind::AuthenticationFailed => (Fault::Auth, false),
-        ErrorKind::Io if is_tls(&text) => (Fault::Tls, false),
+        // A server that is killed says no farewell, which TLS calls by its own name.
+        ErrorKind::Io if is_tls(&text) && !e.is_connection_dropped() => (Fault::Tls, false),
         ErrorKind::Io if e.is_timeout() => (Fault::Timeout, true),
         ErrorKind::Io => (Fault::Connection, true),
         ErrorKind::Server(S::BusyLoading) => (Fault::Loading, true),

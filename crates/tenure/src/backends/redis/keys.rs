@@ -37,9 +37,10 @@ impl Layout {
         }
     }
 
-    /// The name that a channel belongs to.
-    pub(crate) fn name_of_channel(self, channel: &str) -> Option<&str> {
-        unprefixed(self.channel_prefix(), channel)
+    /// The names that a channel may belong to: by Redisson's rule `a` and `{a}` share one.
+    pub(crate) fn names_of_channel(self, channel: &str) -> Option<[&str; 2]> {
+        let braced = channel.strip_prefix(self.channel_prefix())?.strip_prefix(':')?;
+        Some([unprefixed(self.channel_prefix(), channel)?, braced])
     }
 }
 

@@ -48,7 +48,8 @@ pub(crate) struct Link {
     connections: AtomicU64,
     /// Calls in a row that were cut off.
     cut_off: AtomicU64,
-    /// Names whose channels the present connection is subscribed to. Held while the server is told.
+    /// Names whose channels the present connection is subscribed to. Held while the server is told, so only with a
+    /// limit: a new connection waits for it.
     subscribed: tokio::sync::Mutex<HashSet<String>>,
     /// Names that somebody waits for, since when.
     waits: Mutex<HashMap<String, (OwnerId, Instant)>>,
@@ -217,9 +218,9 @@ impl Link {
             PushKind::Message => {
                 // With tracking the same release has been told already; a subscription there only makes us visible.
                 let listens = self.live().as_ref().is_some_and(|live| live.wake == Wake::PubSub);
-                let name = push.data.first().and_then(text).and_then(|channel| self.layout.name_of_channel(channel));
-                if let (true, Some(name)) = (listens, name) {
-                    self.hub.fire(name);
+                let names = push.data.first().and_then(text).and_then(|channel| self.layout.names_of_channel(channel));
+                if let (true, Some(names)) = (listens, names) {
+                    names.iter().for_each(|name| self.hub.fire(name));
                 }
             }
             PushKind::Disconnection => {
@@ -247,6 +248,10 @@ impl Link {
 
     /// Notes that an owner was told "busy" and will wait; says how long it may do so before it asks again.
     pub(crate) fn waits(&self, name: &Resource, owner: OwnerId) -> Duration {
+        // Who does not listen has nothing that would forget it again.
+        if !self.hub.listens(name.as_str()) {
+            return 2 * VISIBLE_AFTER;
+        }
         let visible = {
             let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
             let (who, since) = *waits.entry(name.as_str().to_owned()).or_insert_with(|| (owner, Instant::now()));
@@ -260,7 +265,7 @@ impl Link {
         }
         let (Some(link), name) = (self.me.upgrade(), name.clone()) else { return 2 * VISIBLE_AFTER };
         // Nobody needs to wait for this: it only lets `inspect` count us.
-        self.runtime.spawn(async move { drop(link.subscribe(&name).await) });
+        self.runtime.spawn(async move { drop(tokio::time::timeout(link.timeout, link.subscribe(&name)).await) });
         10 * VISIBLE_AFTER
     }
 
@@ -289,7 +294,7 @@ impl Link {
             }
             let live = link.live().clone();
             if let Some(mut live) = live {
-                drop(live.connection.unsubscribe(link.layout.channel(&name)).await);
+                drop(tokio::time::timeout(link.timeout, live.connection.unsubscribe(link.layout.channel(&name))).await);
             }
         });
     }
