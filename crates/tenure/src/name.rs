@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::error::{Error, Result};
 
@@ -199,6 +200,13 @@ impl Token {
     #[must_use]
     pub fn plus(self, n: u64) -> Option<Self> {
         self.0.checked_add(n).filter(|n| i64::try_from(*n).is_ok()).map(Self)
+    }
+
+    /// [`after`](Self::after) by this machine's own clock, for stores that have none.
+    #[must_use]
+    pub fn after_now(last: Option<Self>) -> Option<Self> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self::after(last, u64::try_from(now.as_micros()).unwrap_or(u64::MAX))
     }
 
     /// The hybrid rule: larger than the last one, and not behind the store's clock (microseconds since 1970),

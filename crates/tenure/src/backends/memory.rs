@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
@@ -100,16 +100,11 @@ impl Memory {
 impl Slot {
     fn next_tokens(&mut self, count: u32) -> Result<(Token, Token)> {
         let exhausted = || Error::backend(NAME, "acquiring", Fault::TokenExhausted, "the next token would not fit 63 bits");
-        let first = Token::after(self.fence, unix_micros()).ok_or_else(exhausted)?;
+        let first = Token::after_now(self.fence).ok_or_else(exhausted)?;
         let last = first.plus(u64::from(count) - 1).ok_or_else(exhausted)?;
         self.fence = Some(last);
         Ok((first, last))
     }
-}
-
-fn unix_micros() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[async_trait]

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 
@@ -104,11 +104,6 @@ fn unsigned(n: i64) -> u64 {
 
 pub(super) fn signed(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
-}
-
-fn unix_micros() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// A transaction, and what it will have to do afterwards.
@@ -312,7 +307,7 @@ impl Verbs<'_> {
 
     /// Reserves tokens. One counter for all names: it outlives the rows of locks that are free.
     fn tokens(&self, count: u32) -> Answer<(Token, Token)> {
-        let first = Token::after(self.counter()?, unix_micros());
+        let first = Token::after_now(self.counter()?);
         let last = first.and_then(|first| first.plus(u64::from(count.max(1)) - 1));
         let Some((first, last)) = first.zip(last) else {
             let detail = "the next token would not fit 63 bits";
