@@ -1,15 +1,15 @@
 //! What the engine does when the store hangs, answers late or says no in the wrong moment.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure::backend::{Attempt, Backend, Broken, Capabilities, Claim, Client, Released, Renewal, Scope, State};
+use tenure::backend::{Attempt, Backend, Broken, Capabilities, Claim, Client, Mode, Queue, Released, Renewal, Scope, State};
 use tenure::backends::memory::Memory;
 use tenure::clock::Clock;
 use tenure::signal::Signal;
-use tenure::{ClientId, Error, Fault, Locker, LostReason, Owner, Resource, Result};
+use tenure::{ClientId, Error, Fault, Locker, LostReason, Owner, OwnerIds, Resource, Result};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
@@ -21,8 +21,12 @@ struct Moody {
     watch_first: bool,
     watch_hangs: AtomicBool,
     acquire_fails: AtomicBool,
+    acquire_hangs: AtomicBool,
     renew_is_gone: AtomicBool,
     renew_answers: Notify,
+    renew_takes: Duration,
+    /// A hold that ends before the subscription stands.
+    ends_in_watch: Mutex<Option<Claim>>,
     acquired: AtomicU64,
 }
 
@@ -34,8 +38,11 @@ impl Moody {
             watch_first: true,
             watch_hangs: AtomicBool::new(false),
             acquire_fails: AtomicBool::new(false),
+            acquire_hangs: AtomicBool::new(false),
             renew_is_gone: AtomicBool::new(false),
             renew_answers: Notify::new(),
+            renew_takes: Duration::ZERO,
+            ends_in_watch: Mutex::new(None),
             acquired: AtomicU64::new(0),
         }
     }
@@ -57,6 +64,9 @@ impl Backend for Moody {
         if self.acquire_fails.load(Ordering::SeqCst) {
             return Err(Error::unavailable("moody", "acquiring", Fault::Connection, "on purpose"));
         }
+        if self.acquire_hangs.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
         self.inner.acquire(claim).await
     }
 
@@ -65,7 +75,9 @@ impl Backend for Moody {
             self.renew_answers.notified().await;
             return Ok(vec![Renewal::Gone; claims.len()]);
         }
-        self.inner.renew(claims).await
+        let answer = self.inner.renew(claims).await;
+        tokio::time::sleep(self.renew_takes).await;
+        answer
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
@@ -75,6 +87,10 @@ impl Backend for Moody {
     async fn watch(&self, claim: &Claim) -> Result<Signal> {
         if self.watch_hangs.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
+        }
+        let ends = self.ends_in_watch.lock().expect("not poisoned").take();
+        if let Some(ends) = ends {
+            self.inner.release(&ends).await?;
         }
         self.inner.watch(claim).await
     }
@@ -216,4 +232,171 @@ async fn an_unavailable_store_is_not_busy_for_those_behind() {
     let held = first.await.expect("no panic").expect("locked in the end");
     assert!(locker.mutex("a").try_lock().await.expect("known").is_none());
     drop(held);
+}
+
+const LEASE: Duration = Duration::from_secs(30);
+
+#[tokio::test(start_paused = true)]
+async fn a_renewed_deadline_counts_from_before_the_request_was_sent() {
+    let clock = Clock::for_tests();
+    let store = Arc::new(Moody { renew_takes: Duration::from_secs(2), ..Moody::new(&clock) });
+    let locker = store.locker(&clock);
+    let guard = locker.mutex("a").lock().await.expect("locked");
+    while locker.stats().renewed == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(guard.expires_in() <= LEASE * 99 / 100 - Duration::from_secs(2), "{:?}", guard.expires_in());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_is_confirmed_after_the_loss_changes_nothing() {
+    let clock = Clock::for_tests();
+    let store = Arc::new(Moody { renew_takes: Duration::from_secs(1), ..Moody::new(&clock) });
+    let locker = store.locker(&clock);
+    let guard = locker.mutex("a").lock().await.expect("locked");
+    // A renewal is under way while the machine sleeps past the old deadline, but not past the new one.
+    tokio::time::sleep(Duration::from_millis(10_200)).await;
+    clock.jump(Duration::from_secs(20));
+    assert!(!guard.is_valid());
+    for _ in 0..200 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert!(!guard.is_valid(), "what was lost was taken back");
+    }
+    assert_eq!(guard.lost().await.reason, LostReason::Expired);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_ends_before_the_subscription_stands_is_not_missed() {
+    let clock = Clock::for_tests();
+    let store = Arc::new(Moody { watch_first: false, ..Moody::new(&clock) });
+    let locker = store.locker(&clock);
+    let claim = Claim {
+        resource: Resource::new("a").expect("a name"),
+        owner: OwnerIds::new(ClientId::random().expect("random bits")).next(),
+        mode: Mode::Exclusive,
+        queue: Queue::Never,
+        lease: LEASE,
+        tokens: 1,
+        note: None,
+    };
+    assert!(matches!(store.acquire(&claim).await, Ok(Attempt::Granted { .. })));
+    *store.ends_in_watch.lock().expect("not poisoned") = Some(claim);
+    let locked = timeout(Duration::from_secs(1), locker.mutex("a").lock()).await;
+    drop(locked.expect("long before a poll").expect("locked"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_says_gone_ends_the_hold_at_once() {
+    let clock = Clock::for_tests();
+    let store = Arc::new(Moody::new(&clock));
+    let locker = store.locker(&clock);
+    let guard = locker.mutex("a").lock().await.expect("locked");
+    locker.mutex("a").break_hold().await.expect("asked").expect("it was held");
+    let lost = timeout(LEASE / 2, guard.lost()).await.expect("told by the next renewal, long before the deadline");
+    assert_eq!(lost.reason, LostReason::Revoked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_is_gone_is_not_handed_over() {
+    let clock = Clock::for_tests();
+    let store = Arc::new(Moody::new(&clock));
+    let locker = store.locker(&clock);
+    // Many tries: whether the keeper hears of the release or of the loss first is chance.
+    for i in 0..40 {
+        let name = format!("{i}");
+        store.renew_is_gone.store(true, Ordering::SeqCst);
+        let first = locker.mutex(&name).lock().await.expect("locked");
+        let second = tokio::spawn(locker.mutex(&name).lock());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let third = tokio::spawn(locker.mutex(&name).lock());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        // The second asks the store, with tokens for the third.
+        first.release().await.expect("given back");
+        let second = second.await.expect("no panic").expect("locked");
+        tokio::time::sleep(Duration::from_millis(10_500)).await;
+        locker.mutex(&name).break_hold().await.expect("asked").expect("it was held");
+        let handed_over = locker.stats().handed_over;
+        store.renew_answers.notify_one();
+        for _ in 0..i % 4 {
+            tokio::task::yield_now().await;
+        }
+        let heard = second.watcher();
+        drop(second);
+        let third = third.await.expect("no panic").expect("locked");
+        store.renew_is_gone.store(false, Ordering::SeqCst);
+        // Handed over before the answer came, it is told by its own; otherwise it has asked the store itself.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let held = locker.mutex(&name).inspect().await.expect("inspected").holders;
+        let is_there = held.iter().any(|h| h.owner == third.owner_id().to_string());
+        assert_eq!(third.is_valid(), is_there, "{i}: handed over {} {heard:?}", locker.stats().handed_over - handed_over);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hand_overs_end_with_the_lease_so_that_others_are_not_starved() {
+    let clock = Clock::for_tests();
+    let locker = Arc::new(Moody::new(&clock)).locker(&clock);
+    let first = locker.mutex("a").lock().await.expect("locked");
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let lock = locker.mutex("a").lock();
+        tasks.spawn(async move {
+            let guard = lock.await.expect("locked");
+            tokio::time::sleep(LEASE / 2).await;
+            guard.release().await.expect("given back");
+        });
+    }
+    while locker.stats().waiting < 8 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    drop(first);
+    while let Some(done) = tasks.join_next().await {
+        done.expect("no panic");
+    }
+    let stats = locker.stats();
+    // At most three of half a lease each under one grant.
+    assert!(stats.granted > 3 && stats.handed_over > 0, "granted {}, handed over {}", stats.granted, stats.handed_over);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_is_not_handed_to_one_who_asked_for_other_terms() {
+    let clock = Clock::for_tests();
+    let store = Arc::new(Moody::new(&clock));
+    let locker = store.locker(&clock);
+    let mutex = locker.mutex("a");
+    let other = [mutex.clone().lease(LEASE * 2), mutex.clone().lease_fixed(LEASE), mutex.clone().note("other")];
+    for other in other {
+        let first = mutex.lock().await.expect("locked");
+        let second = tokio::spawn(mutex.lock());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let third = tokio::spawn(other.lock());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        drop(first);
+        // The second has asked the store, with a token for the third.
+        drop(second.await.expect("no panic").expect("locked"));
+        drop(third.await.expect("no panic").expect("locked"));
+        assert_eq!(locker.stats().handed_over, 0);
+        while locker.stats().holding > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_failed_after_a_busy_answer_is_not_reported_as_busy() {
+    let clock = Clock::for_tests();
+    let store = Arc::new(Moody::new(&clock));
+    let (one, other) = (store.locker(&clock), store.locker(&clock));
+    let held = other.mutex("a").lock().await.expect("locked");
+    let waiter = tokio::spawn(one.mutex("a").lock_within(Duration::from_secs(2)));
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    store.acquire_fails.store(true, Ordering::SeqCst);
+    drop(held);
+    while one.stats().errors == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    store.acquire_hangs.store(true, Ordering::SeqCst);
+    store.acquire_fails.store(false, Ordering::SeqCst);
+    let error = waiter.await.expect("no panic").expect_err("nobody knows whether it is busy");
+    assert!(error.is_transient(), "{error}");
 }
