@@ -57,7 +57,8 @@ pub(crate) fn start(core: &Arc<Core>, request: Request) -> oneshot::Receiver<Res
     let core = Arc::clone(core);
     // Counted before it runs: closing must not overtake a task that has yet to be polled.
     let busy = core.begin();
-    core.clone().runtime.spawn(async move {
+    let runtime = core.runtime.clone();
+    runtime.spawn(async move {
         let _busy = busy;
         Contender { core: &core, request, answer: Some(answer), asked: core.settings.clock.now(), busy: false }.run().await;
     });
@@ -92,7 +93,6 @@ impl Contender<'_> {
             // A store that cannot be reached must not look like a lock that somebody holds.
             None => self.reply(self.core.turnstile.trouble(&self.request.resource).map_or(Ok(None), Err)),
         }
-        self.core.settings.counters.waiting.down();
     }
 
     /// Waits for this process's turn.
@@ -279,6 +279,8 @@ impl Contender<'_> {
 
     fn reply(&mut self, result: Result<Option<Guard>>) {
         let Some(answer) = self.answer.take() else { return };
+        // Before the caller is answered: who has its lock does not wait.
+        self.core.settings.counters.waiting.down();
         let result = match result {
             Ok(None) | Err(_) if self.core.is_closed() => Err(Error::Closed),
             other => other,
