@@ -5,7 +5,7 @@
 //! let guard = locker.mutex("stock:1001").lock()?;
 //! let again = locker.mutex("stock:1001").lock()?; // the same thread: does not block itself
 //! assert_eq!(guard.token(), again.token());
-//! # tenure::Result::Ok(())
+//! # Ok::<(), tenure::Error>(())
 //! ```
 //!
 //! A call inside of async code is an error instead of a deadlock; `tokio::task::spawn_blocking` is fine.

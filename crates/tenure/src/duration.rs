@@ -22,7 +22,7 @@ const UNITS: [(&str, u64); 7] = [
 /// assert_eq!(tenure::duration::parse("1.5s")?, Duration::from_millis(1500));
 /// assert_eq!(tenure::duration::parse("1h30m")?, Duration::from_secs(5400));
 /// assert!(tenure::duration::parse("30").is_err());
-/// # tenure::Result::Ok(())
+/// # Ok::<(), tenure::Error>(())
 /// ```
 pub fn parse(text: &str) -> Result<Duration> {
     let refuse = |problem: &str| Error::config(format!("the duration {text:?}"), problem, "for example 250ms, 1.5s, 2m, 1h30m");

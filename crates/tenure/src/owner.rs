@@ -27,7 +27,7 @@ tokio::task_local! {
 ///     let inner = locker.mutex("order:7").lock().await?; // does not block itself
 ///     assert_eq!(outer.token(), inner.token());
 ///     assert_eq!(outer.hold_count(), 2);
-///     tenure::Result::Ok(())
+///     Ok::<(), tenure::Error>(())
 /// }).await?;
 /// # locker.close().await
 /// # }
