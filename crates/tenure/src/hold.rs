@@ -193,3 +193,51 @@ impl Hold {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::{Mode, Queue};
+    use crate::name::{ClientId, OwnerIds, Resource};
+
+    const LEASE: Duration = Duration::from_secs(30);
+
+    fn hold(clock: &Clock) -> Hold {
+        let claim = Claim {
+            resource: Resource::new("a").expect("a name"),
+            owner: OwnerIds::new(ClientId::random().expect("random bits")).next(),
+            mode: Mode::Exclusive,
+            queue: Queue::Never,
+            lease: LEASE,
+            tokens: 1,
+            note: None,
+        };
+        let terms = Terms { lease: LEASE, fixed: false, max_hold: None, note: None };
+        let now = clock.now();
+        Hold::new(claim, Token::new(1), terms, clock.clone(), now, now.after(LEASE))
+    }
+
+    #[test]
+    fn a_hold_that_is_over_is_never_extended() {
+        let clock = Clock::for_tests();
+        let ends: [fn(&Hold, &Clock); 4] = [
+            // Seen by its guard.
+            |hold, clock| {
+                clock.jump(LEASE);
+                assert!(!hold.is_valid());
+            },
+            // Seen by nobody yet.
+            |_, clock| clock.jump(LEASE),
+            |hold, _| assert!(hold.lose(LostReason::Revoked)),
+            |hold, _| assert!(hold.give_back()),
+        ];
+        for end in ends {
+            let hold = hold(&clock);
+            assert!(hold.extend(clock.now().after(LEASE)));
+            end(&hold, &clock);
+            assert!(!hold.extend(clock.now().after(LEASE)));
+            assert!(!hold.is_valid() && hold.deadline().is_none() && hold.ended().is_some());
+            assert!(!hold.lose(LostReason::Closed) && !hold.give_back(), "it ends once");
+        }
+    }
+}

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Subject, sure};
+use crate::backend::Scope;
 use crate::backends::faulty::Plan;
 use crate::error::Error;
 use crate::guard::{LostReason, State};
@@ -151,9 +152,12 @@ pub(super) async fn closing_gives_everything_back(s: Subject) {
 pub(super) async fn a_grant_that_comes_too_late_is_not_taken(s: Subject) {
     // The second answer of this client, and every other one after it, comes after the lease has ended.
     let plan = Plan { delay_every: 2, delay: s.lease() + s.lease() / 5, ..Plan::default() };
-    let locker = s.locker_over(s.peer_with(Some(plan)).await);
+    let (locker, honest) = (s.locker_over(s.peer_with(Some(plan)).await), s.peer_with(None).await);
     for name in ["a", "b"] {
         let guard = locker.mutex(s.name(name)).lease_fixed(s.lease()).lock().await.expect("locked in the end");
         assert!(guard.is_valid(), "a guard that is handed out is valid");
+        let holders = sure(|| honest.backend.inspect(Scope::One(guard.resource()))).await.remove(0).holders;
+        let is_there = holders.iter().any(|h| h.owner == guard.owner_id().to_string());
+        assert!(is_there || !guard.is_valid(), "valid no longer than at the store");
     }
 }

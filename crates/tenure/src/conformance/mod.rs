@@ -230,7 +230,9 @@ impl Subject {
     }
 
     pub(crate) fn locker_over(&self, peer: Peer) -> Locker {
-        let mut builder = Locker::builder().lease(self.lease).clock(self.clock.clone()).timeout(Duration::from_secs(10));
+        // Longer than a lease: an answer that comes too late is to be seen, not cut off.
+        let timeout = (self.lease * 2).max(Duration::from_secs(10));
+        let mut builder = Locker::builder().lease(self.lease).clock(self.clock.clone()).timeout(timeout);
         if let Some(runtime) = &self.runtime {
             builder = builder.runtime(runtime.clone());
         }

@@ -121,7 +121,12 @@ pub(super) async fn a_hold_is_handed_over_with_a_larger_token(s: Subject) {
         let mut tasks = JoinSet::new();
         for _ in 0..20 {
             let mutex = locker.mutex(s.name("a"));
-            tasks.spawn(async move { mutex.lock().await.expect("locked").token() });
+            tasks.spawn(async move {
+                let guard = mutex.lock().await.expect("locked");
+                let reserved_to = sure(|| mutex.inspect()).await.holders.remove(0).token;
+                assert!(Some(guard.token()) <= reserved_to, "{} of {reserved_to:?}", guard.token());
+                guard.token()
+            });
         }
         s.eventually("all wait", async || locker.stats().waiting == 20).await;
         drop(guard);

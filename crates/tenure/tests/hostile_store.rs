@@ -1,0 +1,401 @@
+//! What the engine does when the store hangs, answers late or says no in the wrong moment.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tenure::backend::{Attempt, Backend, Broken, Capabilities, Claim, Client, Mode, Queue, Released, Renewal, Scope, State};
+use tenure::backends::memory::Memory;
+use tenure::clock::Clock;
+use tenure::signal::Signal;
+use tenure::{ClientId, Error, Fault, Locker, LostReason, Owner, OwnerIds, Resource, Result};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
+
+/// A memory store whose verbs hang or fail while they are told to.
+#[derive(Debug)]
+struct Moody {
+    inner: Memory,
+    watch_first: bool,
+    watch_hangs: AtomicBool,
+    acquire_fails: AtomicBool,
+    acquire_hangs: AtomicBool,
+    renew_is_gone: AtomicBool,
+    renew_answers: Notify,
+    renew_takes: Duration,
+    /// A hold that ends before the subscription stands.
+    ends_in_watch: Mutex<Option<Claim>>,
+    acquired: AtomicU64,
+}
+
+impl Moody {
+    fn new(clock: &Clock) -> Self {
+        let client = Client { id: ClientId::random().expect("random bits"), about: "moody".into() };
+        Self {
+            inner: Memory::new(client, clock.clone()),
+            watch_first: true,
+            watch_hangs: AtomicBool::new(false),
+            acquire_fails: AtomicBool::new(false),
+            acquire_hangs: AtomicBool::new(false),
+            renew_is_gone: AtomicBool::new(false),
+            renew_answers: Notify::new(),
+            renew_takes: Duration::ZERO,
+            ends_in_watch: Mutex::new(None),
+            acquired: AtomicU64::new(0),
+        }
+    }
+
+    fn locker(self: &Arc<Self>, clock: &Clock) -> Locker {
+        let store = Arc::clone(self) as Arc<dyn Backend>;
+        Locker::builder().clock(clock.clone()).runtime(Handle::current()).over(store).expect("a locker")
+    }
+}
+
+#[async_trait]
+impl Backend for Moody {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { watch_first: self.watch_first, ..self.inner.capabilities() }
+    }
+
+    async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
+        self.acquired.fetch_add(1, Ordering::SeqCst);
+        if self.acquire_fails.load(Ordering::SeqCst) {
+            return Err(Error::unavailable("moody", "acquiring", Fault::Connection, "on purpose"));
+        }
+        if self.acquire_hangs.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        self.inner.acquire(claim).await
+    }
+
+    async fn renew(&self, claims: &[Claim]) -> Result<Vec<Renewal>> {
+        if self.renew_is_gone.load(Ordering::SeqCst) {
+            self.renew_answers.notified().await;
+            return Ok(vec![Renewal::Gone; claims.len()]);
+        }
+        let answer = self.inner.renew(claims).await;
+        tokio::time::sleep(self.renew_takes).await;
+        answer
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Released> {
+        self.inner.release(claim).await
+    }
+
+    async fn watch(&self, claim: &Claim) -> Result<Signal> {
+        if self.watch_hangs.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        let ends = self.ends_in_watch.lock().expect("not poisoned").take();
+        if let Some(ends) = ends {
+            self.inner.release(&ends).await?;
+        }
+        self.inner.watch(claim).await
+    }
+
+    async fn inspect(&self, scope: Scope<'_>) -> Result<Vec<State>> {
+        self.inner.inspect(scope).await
+    }
+
+    async fn break_hold(&self, resource: &Resource) -> Result<Option<Broken>> {
+        self.inner.break_hold(resource).await
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.inner.close().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_that_hangs_does_not_outlast_the_callers_patience() {
+    for watch_first in [true, false] {
+        let clock = Clock::for_tests();
+        let store = Arc::new(Moody { watch_first, ..Moody::new(&clock) });
+        let locker = store.locker(&clock);
+        let other = store.locker(&clock);
+        let held = other.mutex("a").lock().await.expect("locked");
+        store.watch_hangs.store(true, Ordering::SeqCst);
+        let before = Instant::now();
+        let answer = locker.mutex("a").lock_within(Duration::from_millis(100)).await;
+        assert!(before.elapsed() < Duration::from_millis(200), "answered after {:?}", before.elapsed());
+        // Without an answer of the store nobody knows whether it is busy.
+        assert_eq!(answer.is_err(), watch_first, "{answer:?}");
+        drop(held);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_left_while_subscribing_asks_for_nothing() {
+    let clock = Clock::for_tests();
+    let store = Arc::new(Moody::new(&clock));
+    let locker = store.locker(&clock);
+    store.watch_hangs.store(true, Ordering::SeqCst);
+    drop(timeout(Duration::from_millis(100), locker.mutex("a").lock()).await);
+    // Longer than the call timeout, on the paused clock.
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(store.acquired.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn an_acquisition_that_starts_while_the_locker_closes_leaves_nothing() {
+    // On a runtime of its own that is blocked, so that closing and asking start in an order that is known.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let clock = Clock::system();
+    let store = Arc::new(Moody::new(&clock));
+    let ran = runtime.spawn({
+        let store = Arc::clone(&store);
+        async move {
+            let locker = store.locker(&Clock::system());
+            let mut lock = Box::pin(locker.mutex("a").lock());
+            // The last task that a worker spawns is the first that it runs: closing overtakes.
+            let spawned = std::future::poll_fn(|cx| std::task::Poll::Ready(lock.as_mut().poll(cx).is_pending())).await;
+            assert!(spawned);
+            let (closed, locked) = tokio::join!(locker.close(), lock);
+            closed.expect("closed");
+            assert!(matches!(locked, Err(Error::Closed)));
+        }
+    });
+    let ran = timeout(Duration::from_secs(20), ran).await;
+    runtime.shutdown_background();
+    ran.expect("ended").expect("no panic");
+    let name = Resource::new("a").expect("a name");
+    let state = store.inspect(Scope::One(&name)).await.expect("inspected").remove(0);
+    assert!(state.holders.is_empty(), "{state:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_in_the_moment_of_a_loss_is_answered() {
+    let clock = Clock::for_tests();
+    let store = Arc::new(Moody::new(&clock));
+    let locker = store.locker(&clock);
+    store.renew_is_gone.store(true, Ordering::SeqCst);
+    // Many tries: which of the two the keeper sees first is chance.
+    for i in 0..80 {
+        let guard = locker.mutex(format!("{i}")).lock().await.expect("locked");
+        // Longer than a third of the lease: a renewal is under way.
+        tokio::time::sleep(Duration::from_millis(10_500)).await;
+        store.renew_answers.notify_one();
+        for _ in 0..i % 4 {
+            tokio::task::yield_now().await;
+        }
+        match guard.release().await {
+            Ok(()) => {}
+            Err(Error::Lost(lost)) => assert_eq!(lost.reason, LostReason::Revoked),
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn guards_are_told_when_the_runtime_of_their_locker_ends() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let locker = Locker::builder().runtime(runtime.handle().clone()).connect("memory:").await.expect("connected");
+    let guard = locker.mutex("a").lock().await.expect("locked");
+    runtime.shutdown_background();
+    let lost = timeout(Duration::from_secs(20), guard.lost()).await.expect("told");
+    assert_eq!(lost.reason, LostReason::Closed);
+    assert!(!guard.is_valid());
+}
+
+#[tokio::test]
+async fn an_owner_does_not_enter_the_hold_of_a_locker_that_is_no_more() {
+    let owner = Owner::new();
+    let mut old = Vec::new();
+    // The memory of a locker that was dropped is where the next one is likely to be put.
+    for _ in 0..20 {
+        let locker = Locker::connect("memory:").await.expect("connected");
+        let guard = locker.mutex("a").owner(&owner).lock().await.expect("locked");
+        assert_eq!(locker.stats().reentered, 0, "entered the hold of another store");
+        old.push(guard);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unavailable_store_is_not_busy_for_those_behind() {
+    let clock = Clock::for_tests();
+    let store = Arc::new(Moody::new(&clock));
+    let locker = store.locker(&clock);
+    store.acquire_fails.store(true, Ordering::SeqCst);
+    let first = tokio::spawn(locker.mutex("a").lock());
+    while store.acquired.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let error = locker.mutex("a").try_lock().await.expect_err("nobody knows that it is busy");
+    assert!(error.is_transient(), "{error}");
+    let error = locker.mutex("a").lock_within(Duration::from_millis(10)).await.expect_err("nobody knows that it is busy");
+    assert!(error.is_transient(), "{error}");
+    store.acquire_fails.store(false, Ordering::SeqCst);
+    let held = first.await.expect("no panic").expect("locked in the end");
+    assert!(locker.mutex("a").try_lock().await.expect("known").is_none());
+    drop(held);
+}
+
+const LEASE: Duration = Duration::from_secs(30);
+
+#[tokio::test(start_paused = true)]
+async fn a_renewed_deadline_counts_from_before_the_request_was_sent() {
+    let clock = Clock::for_tests();
+    let store = Arc::new(Moody { renew_takes: Duration::from_secs(2), ..Moody::new(&clock) });
+    let locker = store.locker(&clock);
+    let guard = locker.mutex("a").lock().await.expect("locked");
+    while locker.stats().renewed == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(guard.expires_in() <= LEASE * 99 / 100 - Duration::from_secs(2), "{:?}", guard.expires_in());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_is_confirmed_after_the_loss_changes_nothing() {
+    let clock = Clock::for_tests();
+    let store = Arc::new(Moody { renew_takes: Duration::from_secs(1), ..Moody::new(&clock) });
+    let locker = store.locker(&clock);
+    let guard = locker.mutex("a").lock().await.expect("locked");
+    // A renewal is under way while the machine sleeps past the old deadline, but not past the new one.
+    tokio::time::sleep(Duration::from_millis(10_200)).await;
+    clock.jump(Duration::from_secs(20));
+    assert!(!guard.is_valid());
+    for _ in 0..200 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert!(!guard.is_valid(), "what was lost was taken back");
+    }
+    assert_eq!(guard.lost().await.reason, LostReason::Expired);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_ends_before_the_subscription_stands_is_not_missed() {
+    let clock = Clock::for_tests();
+    let store = Arc::new(Moody { watch_first: false, ..Moody::new(&clock) });
+    let locker = store.locker(&clock);
+    let claim = Claim {
+        resource: Resource::new("a").expect("a name"),
+        owner: OwnerIds::new(ClientId::random().expect("random bits")).next(),
+        mode: Mode::Exclusive,
+        queue: Queue::Never,
+        lease: LEASE,
+        tokens: 1,
+        note: None,
+    };
+    assert!(matches!(store.acquire(&claim).await, Ok(Attempt::Granted { .. })));
+    *store.ends_in_watch.lock().expect("not poisoned") = Some(claim);
+    let locked = timeout(Duration::from_secs(1), locker.mutex("a").lock()).await;
+    drop(locked.expect("long before a poll").expect("locked"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_says_gone_ends_the_hold_at_once() {
+    let clock = Clock::for_tests();
+    let store = Arc::new(Moody::new(&clock));
+    let locker = store.locker(&clock);
+    let guard = locker.mutex("a").lock().await.expect("locked");
+    locker.mutex("a").break_hold().await.expect("asked").expect("it was held");
+    let lost = timeout(LEASE / 2, guard.lost()).await.expect("told by the next renewal, long before the deadline");
+    assert_eq!(lost.reason, LostReason::Revoked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_is_gone_is_not_handed_over() {
+    let clock = Clock::for_tests();
+    let store = Arc::new(Moody::new(&clock));
+    let locker = store.locker(&clock);
+    // Many tries: whether the keeper hears of the release or of the loss first is chance.
+    for i in 0..40 {
+        let name = format!("{i}");
+        store.renew_is_gone.store(true, Ordering::SeqCst);
+        let first = locker.mutex(&name).lock().await.expect("locked");
+        let second = tokio::spawn(locker.mutex(&name).lock());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let third = tokio::spawn(locker.mutex(&name).lock());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        // The second asks the store, with tokens for the third.
+        first.release().await.expect("given back");
+        let second = second.await.expect("no panic").expect("locked");
+        tokio::time::sleep(Duration::from_millis(10_500)).await;
+        locker.mutex(&name).break_hold().await.expect("asked").expect("it was held");
+        let handed_over = locker.stats().handed_over;
+        store.renew_answers.notify_one();
+        for _ in 0..i % 4 {
+            tokio::task::yield_now().await;
+        }
+        let heard = second.watcher();
+        drop(second);
+        let third = third.await.expect("no panic").expect("locked");
+        store.renew_is_gone.store(false, Ordering::SeqCst);
+        // Handed over before the answer came, it is told by its own; otherwise it has asked the store itself.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let held = locker.mutex(&name).inspect().await.expect("inspected").holders;
+        let is_there = held.iter().any(|h| h.owner == third.owner_id().to_string());
+        assert_eq!(third.is_valid(), is_there, "{i}: handed over {} {heard:?}", locker.stats().handed_over - handed_over);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hand_overs_end_with_the_lease_so_that_others_are_not_starved() {
+    let clock = Clock::for_tests();
+    let locker = Arc::new(Moody::new(&clock)).locker(&clock);
+    let first = locker.mutex("a").lock().await.expect("locked");
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let lock = locker.mutex("a").lock();
+        tasks.spawn(async move {
+            let guard = lock.await.expect("locked");
+            tokio::time::sleep(LEASE / 2).await;
+            guard.release().await.expect("given back");
+        });
+    }
+    while locker.stats().waiting < 8 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    drop(first);
+    while let Some(done) = tasks.join_next().await {
+        done.expect("no panic");
+    }
+    let stats = locker.stats();
+    // At most three of half a lease each under one grant.
+    assert!(stats.granted > 3 && stats.handed_over > 0, "granted {}, handed over {}", stats.granted, stats.handed_over);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_is_not_handed_to_one_who_asked_for_other_terms() {
+    let clock = Clock::for_tests();
+    let store = Arc::new(Moody::new(&clock));
+    let locker = store.locker(&clock);
+    let mutex = locker.mutex("a");
+    let other = [mutex.clone().lease(LEASE * 2), mutex.clone().lease_fixed(LEASE), mutex.clone().note("other")];
+    for other in other {
+        let first = mutex.lock().await.expect("locked");
+        let second = tokio::spawn(mutex.lock());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let third = tokio::spawn(other.lock());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        drop(first);
+        // The second has asked the store, with a token for the third.
+        drop(second.await.expect("no panic").expect("locked"));
+        drop(third.await.expect("no panic").expect("locked"));
+        assert_eq!(locker.stats().handed_over, 0);
+        while locker.stats().holding > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_failed_after_a_busy_answer_is_not_reported_as_busy() {
+    let clock = Clock::for_tests();
+    let store = Arc::new(Moody::new(&clock));
+    let (one, other) = (store.locker(&clock), store.locker(&clock));
+    let held = other.mutex("a").lock().await.expect("locked");
+    let waiter = tokio::spawn(one.mutex("a").lock_within(Duration::from_secs(2)));
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    store.acquire_fails.store(true, Ordering::SeqCst);
+    drop(held);
+    while one.stats().errors == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    store.acquire_hangs.store(true, Ordering::SeqCst);
+    store.acquire_fails.store(false, Ordering::SeqCst);
+    let error = waiter.await.expect("no panic").expect_err("nobody knows whether it is busy");
+    assert!(error.is_transient(), "{error}");
+}
