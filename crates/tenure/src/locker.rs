@@ -157,8 +157,8 @@ impl Locker {
     }
 
     /// Gives back everything and ends the background work: waiting acquisitions end with [`Error::Closed`], guards that
-    /// are still alive are told that they lost their lock, releases under way are waited for, within the call
-    /// timeout. Closing twice is not an error.
+    /// are still alive are told that they lost their lock, releases under way are waited for. Each of these steps is
+    /// bounded by the call timeout. Closing twice is not an error.
     ///
     /// # Cancel safety
     /// Closing goes on in the background if the future is dropped.

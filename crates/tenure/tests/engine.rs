@@ -115,6 +115,7 @@ fn any_executor_will_do() {
         assert!(locker.mutex("a").lock_within(Duration::from_millis(20)).await.expect("asked").is_none());
         assert!(locker.mutex("a").owner(&owner).lock_within(Duration::from_millis(20)).await.expect("asked").is_some());
         assert_eq!(guard.run(async { 1 }).await.expect("held"), 1);
+        assert!(locker.mutex("a").lock_within(Duration::ZERO).await.expect("asked once").is_none());
         guard.release().await.expect("given back");
         let fixed = locker.mutex("a").lease_fixed(Duration::from_millis(50)).lock().await.expect("locked");
         assert_eq!(fixed.lost().await.reason, LostReason::LeaseEnded);
@@ -163,6 +164,9 @@ async fn wrong_requests_are_refused_with_a_reason() {
     refused(locker.mutex("a").lease(Duration::from_millis(9)), "10ms to 24h").await;
     refused(locker.mutex("a").lease_fixed(Duration::from_secs(86_401)), "10ms to 24h").await;
     refused(locker.mutex("a").note("x".repeat(4097)), "4096 bytes").await;
+    let drift = tenure::clock::Drift { fixed: Duration::from_secs(60), ..tenure::clock::Drift::DEFAULT };
+    let drifting = Locker::builder().drift(drift).connect("memory:").await.expect("connected");
+    refused(drifting.mutex("a"), "drift").await;
     assert!(locker.mutex("x".repeat(512)).lease(Duration::from_millis(10)).try_lock().await.expect("asked").is_some());
 }
 

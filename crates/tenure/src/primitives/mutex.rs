@@ -76,7 +76,8 @@ impl Mutex {
         async move { asked.acquire(Patience::Endless).await?.ok_or(Error::Closed) }
     }
 
-    /// As [`lock`](Self::lock), for a limited time. `None`: somebody else had the lock all the time.
+    /// As [`lock`](Self::lock), for a limited time. `None`: somebody else had the lock all the time. Zero asks once, as
+    /// [`try_lock`](Self::try_lock) does.
     ///
     /// # Cancel safety
     /// As [`lock`](Self::lock).
@@ -84,7 +85,7 @@ impl Mutex {
         let asked = self.clone();
         async move {
             let until = asked.locker.core.settings.clock.now().after(wait);
-            asked.acquire(Patience::Until(until)).await
+            asked.acquire(if wait.is_zero() { Patience::None } else { Patience::Until(until) }).await
         }
     }
 
@@ -155,6 +156,11 @@ impl Mutex {
             return Err(Error::Closed);
         }
         let resource = self.resource.clone()?;
+        let drift = self.locker.core.settings.drift.allowance(self.lease);
+        if drift >= self.lease {
+            let asked = format!("a lease of {:?}", self.lease);
+            return Err(Error::config(asked, format!("is over before it begins, less {drift:?} for drift"), "a longer lease"));
+        }
         let note: Option<Arc<str>> = self.note.as_deref().map(Claim::check_note).transpose()?;
         let terms = Terms { lease: Claim::check_lease(self.lease)?, fixed: self.fixed, max_hold: self.max_hold, note };
         Ok((Request { resource, terms, patience }, self.owner.clone().or_else(Owner::current)))

@@ -157,16 +157,24 @@ pub(crate) fn missing_rights_are_named_also_inside_of_scripts() {
     user("nokeys", &["~other:*", "&*", "+@all"], &mut raw);
     user("inner", &["~*", "&*", "+evalsha", "+eval", "+pttl"], &mut raw);
     user("nochannel", &["~*", "&other", "+@all"], &mut raw);
+    user("noexpire", &["~*", "&*", "+@all", "-pexpire"], &mut raw);
     block_on(async {
         let url = |user: &str| format!("redis://{user}:{CANARY}@127.0.0.1:{}", server.port);
         for name in ["noscript", "nokeys", "inner"] {
             let locker = connect(&url(name)).await;
             assert_eq!(fault_of(&locker, "L").await, (Some(Fault::Denied), false), "{name}");
         }
-        // May lock, but not tell of the release: the release says so instead of keeping the lock in silence.
+        // May take a lock but not set its end: nothing may stay behind.
+        let locker = connect(&url("noexpire")).await;
+        assert_eq!(fault_of(&locker, "L").await, (Some(Fault::Denied), false));
+        assert!(!cmd("EXISTS").arg("L").query::<bool>(&mut raw).expect("asked"), "a lock that never ends");
+        // May lock but not publish, which is what a new user of Redis 7 may by default: the lock is given back all the same.
         let locker = connect(&url("nochannel")).await;
-        let guard = locker.mutex("L").lock().await.expect("locked");
-        let error = guard.release().await.expect_err("not allowed to publish");
+        locker.mutex("L").lock().await.expect("locked").release().await.expect("given back");
+        let guard = locker.mutex("L").lock().await.expect("locked again");
+        // Who may not renew any more is not told that the lock is gone, but that it is not allowed to; the deadline decides.
+        user("nochannel", &["resetkeys"], &mut raw);
+        let error = guard.release().await.expect_err("no rights left");
         assert_eq!(error.fault(), Some(Fault::Denied), "{error}");
     });
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use futures_util::future::{BoxFuture, join_all};
 use redis::{IntoConnectionInfo, ProtocolVersion, TlsCertificates, Value, cmd};
+use tracing::warn;
 
 use self::fault::NAME;
 use self::keys::Layout;
@@ -316,7 +317,10 @@ impl Backend for Redis {
         let (owner, channel) = (claim.owner.to_string(), self.layout.channel(name));
         match self.link.eval("releasing", &self.scripts.release, keys, &[&owner, &channel]).await? {
             Value::Int(0) => Ok(Released::NotHeld),
-            Value::Int(_) => {
+            Value::Int(told) => {
+                if told == 2 {
+                    warn!(?name, channel, "released, but this user may not publish: clients that listen are not woken");
+                }
                 self.link.wake(name);
                 Ok(Released::Yes)
             }

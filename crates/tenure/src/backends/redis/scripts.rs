@@ -7,6 +7,7 @@ use redis::Script;
 use super::keys::Layout;
 
 const TOKEN: &str = include_str!("scripts/token.lua");
+const TELL: &str = include_str!("scripts/tell.lua");
 const REDISSON: &str = include_str!("scripts/layout_redisson.lua");
 const PLAIN: &str = include_str!("scripts/layout_plain.lua");
 
@@ -45,9 +46,9 @@ impl Scripts {
         Self {
             acquire: Source::new(&[TOKEN, layout, include_str!("scripts/acquire.lua")]),
             renew: Source::new(&[layout, include_str!("scripts/renew.lua")]),
-            release: Source::new(&[layout, include_str!("scripts/release.lua")]),
+            release: Source::new(&[TELL, layout, include_str!("scripts/release.lua")]),
             inspect: Source::new(&[layout, include_str!("scripts/inspect.lua")]),
-            break_hold: Source::new(&[TOKEN, layout, include_str!("scripts/break.lua")]),
+            break_hold: Source::new(&[TOKEN, TELL, layout, include_str!("scripts/break.lua")]),
         }
     }
 

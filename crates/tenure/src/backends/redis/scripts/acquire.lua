@@ -10,6 +10,7 @@ if not top then
   top = next_token(KEYS[2], tonumber(ARGV[3]), tonumber(ARGV[4]))
   if type(top) == 'table' then return top end
 end
-take(KEYS[1], ARGV[1], ARGV[2])
+local refused = take(KEYS[1], ARGV[1], ARGV[2])
+if refused then return refused end
 if ARGV[5] then redis.call('SET', KEYS[3], ARGV[1] .. ' ' .. ARGV[5], 'PX', ARGV[2]) end
 return {1, top}

@@ -10,7 +10,7 @@ local old, note = redis.call('GET', KEYS[2]), redis.call('GET', KEYS[3])
 local fence = next_token(KEYS[2], 1, tonumber(ARGV[2]))
 if type(fence) == 'table' then return fence end
 redis.call('DEL', KEYS[1], KEYS[3])
-redis.call('PUBLISH', ARGV[1], '0')
+tell(ARGV[1])
 local state = {fence, left, old, note}
 for _, holder in ipairs(broken) do state[#state + 1] = holder end
 return state
