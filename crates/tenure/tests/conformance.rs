@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use support::tls::{certificates, tls_server};
 use support::{Needs, RedisServer, Test};
 use tenure::conformance::{Property, Subject, properties};
 
@@ -20,7 +21,7 @@ struct Store {
     check: fn(&Property, fn(Subject) -> Subject),
 }
 
-const STORES: [Store; 6] = [
+const STORES: [Store; 7] = [
     Store {
         name: "memory",
         covers: &["memory"],
@@ -32,10 +33,8 @@ const STORES: [Store; 6] = [
     Store { name: "redis_plain", covers: &[], needs: Needs::Redis, check: |p, with| on(p, &redis("?layout=plain"), with) },
     Store { name: "redis_pubsub", covers: &[], needs: Needs::Redis, check: |p, with| on(p, &redis("?wake=pubsub"), with) },
     Store { name: "redis_unix", covers: &["redis+unix"], needs: Needs::Redis, check: |p, with| on(p, &redis_unix(), with) },
+    Store { name: "redis_tls", covers: &["rediss"], needs: Needs::Openssl, check: |p, with| on(p, &redis_tls(), with) },
 ];
-
-/// Covered by tests of their own: the protocol is the same, the handshake is what differs.
-const ELSEWHERE: [&str; 1] = ["rediss"];
 
 fn on(property: &Property, url: &str, with: fn(Subject) -> Subject) {
     property.run(&with(Subject::url(url, LEASE)));
@@ -60,6 +59,16 @@ fn redis_unix() -> String {
     format!("redis+unix://{}", server().path("socket").display())
 }
 
+fn redis_tls() -> String {
+    static SERVER: OnceLock<(RedisServer, tempfile::TempDir)> = OnceLock::new();
+    let (server, dir) = SERVER.get_or_init(|| {
+        let dir = tempfile::tempdir().expect("a directory");
+        certificates(dir.path(), "IP:127.0.0.1");
+        (tls_server(dir.path()), dir)
+    });
+    format!("rediss://127.0.0.1:{}?ca={}", server.port, dir.path().join("ca.crt").display())
+}
+
 fn main() {
     let mut tests = vec![Test::new("every_scheme_is_tested", Needs::Nothing, every_scheme_is_tested)];
     for store in STORES {
@@ -77,7 +86,7 @@ fn main() {
 }
 
 fn every_scheme_is_tested() {
-    let tested: HashSet<&str> = STORES.iter().flat_map(|s| s.covers).chain(&ELSEWHERE).copied().collect();
+    let tested: HashSet<&str> = STORES.iter().flat_map(|s| s.covers).copied().collect();
     let known: HashSet<&str> = tenure::connect::schemes().collect();
     assert_eq!(tested, known, "a scheme without a line here, or a line without a scheme");
 }

@@ -6,6 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use tenure::backend::Client;
+use tenure::backends::faulty::{Faulty, Plan};
+use tenure::backends::memory::Memory;
 use tenure::clock::Clock;
 use tenure::{Error, Guard, Locker, LostReason, State};
 use tokio::runtime::Handle;
@@ -199,7 +202,8 @@ fn events_carry_name_and_token() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
     tracing::subscriber::with_default(log, || {
         runtime.block_on(async {
-            let locker = paused(&Clock::for_tests()).await;
+            let clock = Clock::for_tests();
+            let locker = paused(&clock).await;
             let guard = locker.mutex("the name").lock().await.expect("locked");
             let waiter = tokio::spawn(locker.mutex("the name").lock());
             tokio::time::sleep(LEASE).await;
@@ -207,13 +211,26 @@ fn events_carry_name_and_token() {
             let next = waiter.await.expect("no panic").expect("locked");
             locker.mutex("the name").break_hold().await.expect("broken");
             next.lost().await;
+
+            // Every second answer is lost: a renewal's too.
+            let store = Memory::new(Client { id: locker.client_id(), about: "".into() }, clock.clone());
+            let faulty = Faulty::new(Arc::new(store), Plan { lose_reply: 2, ..Plan::default() });
+            let builder = Locker::builder().clock(clock).runtime(Handle::current());
+            let locker = builder.over(Arc::new(faulty)).expect("a locker");
+            let guard = locker.mutex("the name").lock().await.expect("locked");
+            tokio::time::sleep(LEASE * 2).await;
+            assert!(guard.is_valid() && locker.stats().renewal_failures > 0);
         });
     });
     let seen = seen.lock().expect("not poisoned");
     let events: BTreeSet<&str> = seen.iter().map(|(event, _)| event.as_str()).collect();
-    assert!(["granted", "waited", "renewed", "released", "lost"].iter().all(|e| events.contains(e)), "{events:?}");
+    assert!(
+        ["granted", "waited", "renewed", "renewal failed", "released", "lost"].iter().all(|e| events.contains(e)),
+        "{events:?}"
+    );
     for (event, fields) in seen.iter() {
-        assert!(fields.contains("the name") && fields.contains("token"), "{event}: {fields}");
+        // A question that failed has no token yet.
+        assert!(fields.contains("the name") && (fields.contains("token") || event.ends_with("failed")), "{event}: {fields}");
     }
     assert!(seen.iter().any(|(event, fields)| event == "granted" && fields.contains("waited")));
     assert!(seen.iter().any(|(event, fields)| event == "released" && fields.contains("held_for")));

@@ -1,53 +1,11 @@
 //! `rediss:` is verified, always, and never falls back to plain text.
 
-use std::path::Path;
-use std::process::{Command, Stdio};
-
 use redis::cmd;
 use tenure::{Fault, Locker};
 
 use super::layout::{block_on, connect};
+use crate::support::tls::{certificates, tls_server};
 use crate::support::{RedisServer, eventually};
-
-fn openssl(dir: &Path, args: &str) {
-    let run = Command::new("openssl").args(args.split(' ')).current_dir(dir).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    assert!(run.expect("openssl runs").success(), "openssl {args}");
-}
-
-/// A certificate authority and a server certificate for one host.
-fn certificates(dir: &Path, host: &str) {
-    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
-    openssl(
-        dir,
-        &format!(
-            "req -x509 {key} -days 2 -keyout ca.key -out ca.crt -subj /CN=ca -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign,cRLSign"
-        ),
-    );
-    openssl(dir, &format!("req {key} -keyout server.key -out server.csr -subj /CN=server"));
-    let extensions = format!("subjectAltName={host}\nextendedKeyUsage=serverAuth\nbasicConstraints=CA:FALSE\n");
-    std::fs::write(dir.join("server.ext"), extensions).expect("written");
-    openssl(dir, "x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -extfile server.ext -out server.crt");
-}
-
-fn tls_server(certificates: &Path) -> RedisServer {
-    let file = |name: &str| certificates.join(name).to_string_lossy().into_owned();
-    let (crt, key, ca) = (file("server.crt"), file("server.key"), file("ca.crt"));
-    let args = [
-        "--tls-port",
-        "PORT",
-        "--tls-cert-file",
-        &crt,
-        "--tls-key-file",
-        &key,
-        "--tls-ca-cert-file",
-        &ca,
-        "--tls-auth-clients",
-        "no",
-        "--unixsocket",
-        "DIR/socket",
-    ];
-    RedisServer::with(&args)
-}
 
 pub(crate) fn tls_is_verified() {
     let dir = tempfile::tempdir().expect("a directory");

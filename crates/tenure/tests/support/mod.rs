@@ -1,6 +1,8 @@
 //! Real servers for tests: started on free loopback ports, stopped on drop. What is not installed is skipped visibly.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
+pub(crate) mod tls;
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
