@@ -11,7 +11,7 @@ use support::{Needs, RedisServer, Test};
 use tenure::conformance::{Property, Subject, properties};
 
 /// Long enough for a noisy machine, short enough to wait for.
-const LEASE: Duration = Duration::from_secs(1);
+const LEASE: Duration = Duration::from_secs(2);
 
 /// A store: the schemes that it covers, what it needs, and how a test connects to it.
 struct Store {
