@@ -86,7 +86,7 @@ macro_rules! tests {
 pub(crate) fn run(tests: Vec<Test>) -> ! {
     let mut arguments = Arguments::from_args();
     // Most of these wait for servers and leases, not for the processor.
-    arguments.test_threads = arguments.test_threads.or(Some(6));
+    arguments.test_threads = arguments.test_threads.or(Some(10));
     let strict = std::env::var_os("TENURE_TEST_ALL").is_some();
     let mut skipped = std::collections::BTreeMap::<&str, usize>::new();
     let mut missing = std::collections::HashMap::new();
