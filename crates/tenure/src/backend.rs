@@ -45,7 +45,8 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Resolves once subscribed. The signal fires when asking again may help; it may fire needlessly.
     async fn watch(&self, claim: &Claim) -> Result<Signal>;
 
-    /// Holders and waiters of one resource (one state, also when it is free) or of all held ones under a prefix.
+    /// Holders and waiters of one resource (one state, also when it is free) or of all held ones under a prefix. The
+    /// latter may take many round trips: the engine bounds them generously as a whole, the backend each by itself.
     async fn inspect(&self, scope: Scope<'_>) -> Result<Vec<State>>;
 
     /// Ends every hold of a resource by force and raises the fence above their tokens in the same step.

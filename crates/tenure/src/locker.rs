@@ -21,6 +21,9 @@ use crate::stats::{Counters, Stats};
 use crate::turnstile::Turnstile;
 use crate::wait::{Patience, sleep_long};
 
+/// How many times the call timeout a listing may take.
+const LIST_CALLS: u32 = 100;
+
 /// One client of a store. Cheap to clone; all clones share connection, keeper and counters.
 ///
 /// ```
@@ -70,7 +73,7 @@ impl Core {
     }
 
     /// Runs a call of the backend on the locker's runtime.
-    async fn call<T, F, Fut>(&self, doing: &'static str, call: F) -> Result<T>
+    async fn call<T, F, Fut>(&self, doing: &'static str, limit: Duration, call: F) -> Result<T>
     where
         T: Send + 'static,
         F: FnOnce(Arc<dyn Backend>) -> Fut,
@@ -80,9 +83,8 @@ impl Core {
             return Err(Error::Closed);
         }
         let backend = Arc::clone(&self.settings.backend);
-        let timeout = self.settings.timeout;
         let call = call(Arc::clone(&backend));
-        let task = self.runtime.spawn(async move { bounded(timeout, &*backend, doing, call).await });
+        let task = self.runtime.spawn(async move { bounded(limit, &*backend, doing, call).await });
         task.await.unwrap_or(Err(Error::Closed))
     }
 
@@ -119,23 +121,28 @@ impl Locker {
         Mutex::new(self.clone(), Resource::new(name))
     }
 
-    /// What the store says of all held locks whose names start with `prefix`.
+    /// What the store says of all held locks whose names start with `prefix`. May take long on a large store.
     ///
     /// # Cancel safety
     /// Safe: it only reads.
     pub async fn list(&self, prefix: &str) -> Result<Vec<State>> {
         let prefix = prefix.to_owned();
-        self.core.call("listing", |b| async move { b.inspect(Scope::Prefix(&prefix)).await }).await
+        // A store may have to look through all it has, in many round trips; it bounds each of them by itself.
+        let limit = self.core.settings.timeout.saturating_mul(LIST_CALLS);
+        self.core.call("listing", limit, |b| async move { b.inspect(Scope::Prefix(&prefix)).await }).await
     }
 
     pub(crate) async fn inspect(&self, resource: Resource) -> Result<State> {
         let free = State { resource: resource.clone(), holders: Vec::new(), waiting: None, fence: None };
-        let states = self.core.call("inspecting", |b| async move { b.inspect(Scope::One(&resource)).await }).await?;
+        let states = self
+            .core
+            .call("inspecting", self.core.settings.timeout, |b| async move { b.inspect(Scope::One(&resource)).await })
+            .await?;
         Ok(states.into_iter().next().unwrap_or(free))
     }
 
     pub(crate) async fn break_hold(&self, resource: Resource) -> Result<Option<Broken>> {
-        self.core.call("breaking", |b| async move { b.break_hold(&resource).await }).await
+        self.core.call("breaking", self.core.settings.timeout, |b| async move { b.break_hold(&resource).await }).await
     }
 
     /// What the store can promise.

@@ -195,6 +195,17 @@ async fn counters_and_histograms_tell_what_happened() {
     assert_eq!(stats.lost, 0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_listing_may_take_longer_than_one_call() {
+    let clock = Clock::for_tests();
+    let store = Memory::new(Client { id: tenure::ClientId::random().expect("random bits"), about: "".into() }, clock.clone());
+    let slow = Faulty::new(Arc::new(store), Plan { delay_every: 1, delay: Duration::from_secs(10), ..Plan::default() });
+    let builder = Locker::builder().clock(clock).runtime(Handle::current()).timeout(Duration::from_secs(3));
+    let locker = builder.over(Arc::new(slow)).expect("a locker");
+    assert!(locker.list("").await.expect("listed").is_empty());
+    assert!(locker.mutex("a").inspect().await.expect_err("one call is bounded").is_transient());
+}
+
 #[test]
 fn events_carry_name_and_token() {
     let log = Log::default();

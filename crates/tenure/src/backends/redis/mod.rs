@@ -44,6 +44,7 @@ struct Redis {
     token_idle: String,
     client: Client,
     clock: Clock,
+    timeout: Duration,
     record_until: Mutex<Instant>,
     wake: Wake,
 }
@@ -82,8 +83,9 @@ pub(crate) fn open(address: Address, context: Context) -> BoxFuture<'static, Res
         let scripts = Scripts::of(layout);
         let token_idle = token_idle.as_millis().to_string();
         let record_until = Mutex::new(Instant::from_nanos(1));
-        let Context { client, clock, .. } = context;
-        Ok(Arc::new(Redis { link, layout, scripts, token_idle, client, clock, record_until, wake }) as Arc<dyn Backend>)
+        let Context { client, clock, timeout } = context;
+        let redis = Redis { link, layout, scripts, token_idle, client, clock, timeout, record_until, wake };
+        Ok(Arc::new(redis) as Arc<dyn Backend>)
     })
 }
 
@@ -201,7 +203,7 @@ impl Redis {
         loop {
             let mut scan = cmd("SCAN");
             scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(1000).arg("TYPE").arg(kind);
-            let answer = array(self.link.command("listing", &scan).await?, "listing")?;
+            let answer = array(self.bounded("listing", self.link.command("listing", &scan)).await?, "listing")?;
             let [next, Value::Array(found)] = &*answer else { return Err(unexpected("listing")) };
             for key in found.iter().filter_map(text) {
                 let name = match self.layout {
@@ -220,6 +222,12 @@ impl Redis {
         // SCAN may tell a key twice.
         names.dedup();
         Ok(names)
+    }
+
+    /// Bounds one of many round trips.
+    async fn bounded<T>(&self, doing: &str, call: impl Future<Output = Result<T>>) -> Result<T> {
+        let late = || Error::unavailable(NAME, doing, Fault::Timeout, format!("no answer within {:?}", self.timeout));
+        tokio::time::timeout(self.timeout, call).await.unwrap_or_else(|_| Err(late()))
     }
 
     fn is_lock(&self, state: &State) -> bool {
@@ -339,8 +347,8 @@ impl Backend for Redis {
                 let mut states = Vec::new();
                 for names in self.names(prefix).await?.chunks(64) {
                     // A key that vanished or changed in between is none of ours.
-                    let found = join_all(names.iter().map(|n| self.state(n))).await;
-                    states.extend(found.into_iter().flatten().filter(|s| self.is_lock(s)));
+                    let found = self.bounded("listing", async { Ok(join_all(names.iter().map(|n| self.state(n))).await) });
+                    states.extend(found.await?.into_iter().flatten().filter(|s| self.is_lock(s)));
                 }
                 Ok(states)
             }
