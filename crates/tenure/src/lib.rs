@@ -46,6 +46,7 @@ pub mod backend;
 pub mod backends;
 #[cfg(feature = "blocking")]
 pub mod blocking;
+mod builder;
 pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -66,9 +67,10 @@ mod stats;
 mod turnstile;
 mod wait;
 
+pub use builder::Builder;
 pub use error::{Error, Fault, Result};
 pub use guard::{Guard, Lost, LostReason, State, Watcher};
-pub use locker::{Builder, Locker};
+pub use locker::Locker;
 pub use name::{ClientId, OwnerId, OwnerIds, Resource, Token};
 pub use owner::Owner;
 pub use primitives::mutex::Mutex;

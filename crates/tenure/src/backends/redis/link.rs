@@ -13,6 +13,7 @@ use tracing::debug;
 
 use super::fault::{NAME, sort};
 use super::keys::Layout;
+use super::reply::text;
 use super::scripts::Source;
 use crate::error::{Error, Fault, Result};
 use crate::name::{OwnerId, Resource};
@@ -341,13 +342,4 @@ fn is_broken(e: &RedisError) -> bool {
         || e.is_connection_dropped()
         || e.is_io_error()
         || e.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
-}
-
-/// A reply as text, if it is one.
-pub(crate) fn text(value: &Value) -> Option<&str> {
-    match value {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::SimpleString(text) => Some(text),
-        _ => None,
-    }
 }

@@ -1,0 +1,44 @@
+//! Reads a server's replies, whatever they are.
+
+use redis::Value;
+
+use super::fault::NAME;
+use crate::error::{Error, Fault, Result};
+use crate::name::{OwnerId, Token};
+
+/// An owner, or what Redisson's read/write lock keeps in the same hash.
+pub(super) fn is_redisson_field(field: &str) -> bool {
+    let owner = field.strip_suffix(":write").unwrap_or(field);
+    field == "mode" || owner.parse::<OwnerId>().is_ok()
+}
+
+pub(super) fn array(value: Value, doing: &str) -> Result<Vec<Value>> {
+    match value {
+        Value::Array(items) => Ok(items),
+        _ => Err(unexpected(doing)),
+    }
+}
+
+pub(super) fn int(value: &Value) -> Option<i64> {
+    match value {
+        Value::Int(n) => Some(*n),
+        other => text(other)?.parse().ok(),
+    }
+}
+
+pub(super) fn token_of(value: &Value) -> Option<Token> {
+    text(value)?.parse().ok()
+}
+
+pub(super) fn unexpected(doing: &str) -> Error {
+    Error::backend(NAME, doing, Fault::Protocol, "the server's answer has another form than expected")
+}
+
+/// A reply as text, if it is one.
+pub(super) fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}

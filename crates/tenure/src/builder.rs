@@ -1,0 +1,155 @@
+//! [`Builder`]: the options of a locker.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use crate::backend::{Backend, Claim, Client};
+use crate::clock::{Clock, Drift};
+use crate::connect;
+use crate::error::{Error, Result};
+use crate::keeper::Settings;
+use crate::locker::{Core, Locker};
+use crate::name::ClientId;
+use crate::retry::RetryPolicy;
+use crate::runtime;
+
+/// Options of a [`Locker`]. The same options can stand in the URL; the URL wins.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Builder {
+    lease: Duration,
+    timeout: Duration,
+    retry: RetryPolicy,
+    drift: Drift,
+    about: Option<String>,
+    clock: Clock,
+    runtime: Option<Handle>,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            lease: Duration::from_secs(30),
+            timeout: Duration::from_secs(3),
+            retry: RetryPolicy::default(),
+            drift: Drift::DEFAULT,
+            about: None,
+            clock: Clock::system(),
+            runtime: None,
+        }
+    }
+}
+
+impl Builder {
+    /// The lease of locks that are kept alive (default 30 s): how long a lock outlives a crashed holder. Renewed at a
+    /// third of it. 10 ms to 24 h.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// The longest that one call to the store may take (default 3 s), reconnecting included.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// How an unavailable store is asked again.
+    pub fn retry(mut self, retry: RetryPolicy) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// How much leases are shortened locally (default 1 % and 2 ms).
+    pub fn drift(mut self, drift: Drift) -> Self {
+        self.drift = drift;
+        self
+    }
+
+    /// What this client says of itself to those who ask who holds a lock (default: host, process id, program).
+    pub fn about(mut self, about: impl Into<String>) -> Self {
+        self.about = Some(about.into());
+        self
+    }
+
+    /// The lease clock, for tests.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Runs the background work on this runtime instead of on the library's own thread. Renewals then suffer when that
+    /// runtime is blocked, and end with it.
+    pub fn runtime(mut self, runtime: Handle) -> Self {
+        self.runtime = Some(runtime);
+        self
+    }
+
+    /// Connects to the store that a URL names.
+    ///
+    /// # Cancel safety
+    /// Safe: nothing is locked yet.
+    pub async fn connect(mut self, url: &str) -> Result<Locker> {
+        let mut target = connect::parse(url)?;
+        if let Some(lease) = target.options.duration("lease")? {
+            self.lease = lease;
+        }
+        if let Some(timeout) = target.options.duration("timeout")? {
+            self.timeout = timeout;
+        }
+        self.check()?;
+        let client = self.client()?;
+        let runtime = self.runtime.clone().map_or_else(runtime::background, Ok)?;
+        let context = connect::Context { client: client.clone(), clock: self.clock.clone(), timeout: self.timeout };
+        let backend = runtime.spawn(async move { connect::open(target, context).await }).await.unwrap_or(Err(Error::Closed))?;
+        self.build(backend, client.id, runtime)
+    }
+
+    /// Uses a backend of your own.
+    pub fn over(self, backend: Arc<dyn Backend>) -> Result<Locker> {
+        self.check()?;
+        let client = ClientId::random()?;
+        let runtime = self.runtime.clone().map_or_else(runtime::background, Ok)?;
+        self.build(backend, client, runtime)
+    }
+
+    /// As [`over`](Self::over), for a backend that knows its client.
+    #[cfg(feature = "conformance")]
+    pub(crate) fn over_as(self, backend: Arc<dyn Backend>, client: ClientId) -> Result<Locker> {
+        let runtime = self.runtime.clone().map_or_else(runtime::background, Ok)?;
+        self.build(backend, client, runtime)
+    }
+
+    fn check(&self) -> Result<()> {
+        Claim::check_lease(self.lease)?;
+        if self.timeout.is_zero() {
+            return Err(Error::config("a timeout of 0", "leaves no time for any call", "more than zero"));
+        }
+        if self.retry.attempts == 0 {
+            return Err(Error::config("0 attempts", "would never ask the store", "1 or more"));
+        }
+        Ok(())
+    }
+
+    fn client(&self) -> Result<Client> {
+        let about = self.about.clone().unwrap_or_else(about_this_process);
+        Ok(Client { id: ClientId::random()?, about: Claim::check_note(&about)? })
+    }
+
+    fn build(self, backend: Arc<dyn Backend>, client: ClientId, runtime: Handle) -> Result<Locker> {
+        let capabilities = backend.capabilities();
+        let Self { lease, timeout, retry, drift, clock, .. } = self;
+        let settings = Settings { backend, clock, drift, timeout, retry, counters: Arc::default() };
+        Ok(Locker { core: Arc::new(Core::new(settings, capabilities, lease, client, runtime)) })
+    }
+}
+
+/// Host, process id and program, for those who ask who holds a lock.
+fn about_this_process() -> String {
+    let uname = rustix::system::uname();
+    let host = uname.nodename().to_string_lossy();
+    let program = std::env::current_exe().ok().and_then(|p| p.file_name().map(|n| n.to_string_lossy().into_owned()));
+    format!("{host} {} {}", std::process::id(), program.as_deref().unwrap_or("?"))
+}

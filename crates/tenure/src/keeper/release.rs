@@ -1,0 +1,47 @@
+//! Giving a hold back, however long the store takes to understand.
+
+use tracing::debug;
+
+use super::{Ack, Settings, bounded};
+use crate::backend::{Claim, Released};
+use crate::error::Result;
+use crate::guard::Lost;
+use crate::turnstile::Turn;
+
+/// Tells the store until it has understood, or the lease must have ended.
+///
+/// The next task of this process asks after the first try, whatever came of it: a store that cannot be reached is for
+/// it to see, and must not look like a lock that somebody holds.
+pub(super) async fn release(settings: &Settings, claim: &Claim, mut turn: Option<Turn>, ack: Option<(Ack, Lost)>) {
+    let Settings { backend, clock, timeout, retry, .. } = settings;
+    let give_up = clock.now().after(claim.lease);
+    let answer_by = clock.now().after(*timeout);
+    let (mut ack, lost) = ack.unzip();
+    let mut answer = |result: Result<()>| {
+        if let Some(ack) = ack.take() {
+            drop(ack.send(result));
+        }
+    };
+    let mut failures = 0;
+    loop {
+        match bounded(*timeout, &**backend, "releasing", backend.release(claim)).await {
+            Ok(Released::Yes) => return answer(Ok(())),
+            // After a lost reply this may be the echo of our own release.
+            Ok(Released::NotHeld) if failures > 0 => return answer(Ok(())),
+            Ok(Released::NotHeld) => return answer(lost.map_or(Ok(()), |lost| Err(lost.into()))),
+            Err(e) => {
+                failures += 1;
+                drop(turn.take());
+                let now = clock.now();
+                debug!(name = ?claim.resource, error = %e, "release failed");
+                if !e.is_transient() || now >= give_up {
+                    return answer(Err(e));
+                }
+                if now >= answer_by || failures >= retry.attempts {
+                    answer(Err(e));
+                }
+                tokio::time::sleep(retry.pause(failures)).await;
+            }
+        }
+    }
+}
