@@ -17,7 +17,7 @@ pub struct RetryPolicy {
 }
 
 impl Default for RetryPolicy {
-    /// Ten attempts, pauses from 50 ms to 2 s: about ten seconds.
+    /// Ten attempts, pauses of up to 50 ms to 2 s: five to nine seconds in all.
     fn default() -> Self {
         Self { attempts: 10, first_pause: Duration::from_millis(50), longest_pause: Duration::from_secs(2) }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::cmd;
-use tenure::{Error, Fault, Locker};
+use tenure::{Error, Fault, Locker, RetryPolicy};
 
 use super::layout::{block_on, connect};
 use crate::support::{RedisServer, eventually};
@@ -102,8 +102,9 @@ pub(crate) fn a_loading_server_is_loading() {
         assert_eq!(fault_of(&locker, "L").await, (Some(Fault::Loading), true));
         let other = connect(&server.url()).await;
         assert_eq!(fault_of(&other, "L").await, (Some(Fault::Loading), true));
-        // Who waits gets it when the server is ready.
-        locker.mutex("L").lock().await.expect("locked in the end").release().await.expect("given back");
+        // Who is patient gets it when the server is ready, however long that takes.
+        let patient = Locker::builder().retry(RetryPolicy::for_ever()).connect(&server.url()).await.expect("connected");
+        patient.mutex("L").lock().await.expect("locked in the end").release().await.expect("given back");
     });
 }
 
