@@ -69,11 +69,11 @@ async fn nothing_is_left_of_closed_lockers_and_dropped_futures() {
 #[test]
 fn a_guard_outlives_its_runtime_and_is_dropped_without_one() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let locker = runtime.block_on(Locker::connect("memory:?lease=1s")).expect("connected");
+    let locker = runtime.block_on(Locker::connect("memory:?lease=3s")).expect("connected");
     let guard = runtime.block_on(locker.mutex("a").lock()).expect("locked");
     drop(runtime);
     // Renewals do not depend on the user's runtime.
-    std::thread::sleep(Duration::from_secs(2));
+    std::thread::sleep(Duration::from_secs(4));
     assert!(guard.is_valid());
     std::thread::spawn(move || drop(guard)).join().expect("no panic");
     let free = block_on(locker.mutex("a").lock_within(Duration::from_secs(10)));
@@ -84,9 +84,9 @@ fn a_guard_outlives_its_runtime_and_is_dropped_without_one() {
 fn a_runtime_that_is_blocked_does_not_lose_its_locks() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let locker = Locker::connect("memory:?lease=1s").await.expect("connected");
+        let locker = Locker::connect("memory:?lease=3s").await.expect("connected");
         let guard = locker.mutex("a").lock().await.expect("locked");
-        std::thread::sleep(Duration::from_secs(3));
+        std::thread::sleep(Duration::from_secs(4));
         assert_eq!(guard.state(), State::Held);
     });
 }

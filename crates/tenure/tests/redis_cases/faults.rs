@@ -127,11 +127,11 @@ pub(crate) fn a_full_server_refuses_locks_but_not_releases() {
     let server = RedisServer::start();
     let mut raw = server.raw();
     block_on(async {
-        let locker = connect(&format!("{}?lease=1s", server.url())).await;
+        let locker = connect(&format!("{}?lease=3s", server.url())).await;
         let guard = locker.mutex("held").note("noted").lock().await.expect("locked");
         cmd("CONFIG").arg("SET").arg("maxmemory").arg(1).query::<()>(&mut raw).expect("full");
         assert_eq!(fault_of(&locker, "L").await, (Some(Fault::OutOfMemory), true));
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        tokio::time::sleep(Duration::from_secs(4)).await;
         assert!(guard.is_valid(), "renewed on a full server");
         guard.release().await.expect("given back on a full server");
         cmd("CONFIG").arg("SET").arg("maxmemory").arg(0).query::<()>(&mut raw).expect("room again");
