@@ -49,6 +49,7 @@ fn main() {
             unknown_options_are_refused_with_the_known_ones;
         Redis:
             a_restart_wakes_waiters_and_tells_holders
+            after_a_restart_holders_are_known_again
             an_outage_shorter_than_the_lease_loses_nothing
             a_hung_server_is_known_by_the_deadline
             killed_connections_are_made_again

@@ -25,6 +25,14 @@ fn exists(raw: &mut Connection, key: &str) -> bool {
     cmd("EXISTS").arg(key).query(raw).expect("asked")
 }
 
+/// What is published on Redisson's channel of the lock `L`.
+fn channel_of_l(listener: &mut Connection) -> redis::PubSub<'_> {
+    let mut channel = listener.as_pubsub();
+    channel.subscribe("redisson_lock__channel:{L}").expect("subscribed");
+    channel.set_read_timeout(Some(Duration::from_secs(10))).expect("set");
+    channel
+}
+
 pub(crate) fn golden_vector_1_a_hash_with_one_field_and_a_time_to_live() {
     let server = RedisServer::start();
     let mut raw = server.raw();
@@ -52,9 +60,7 @@ pub(crate) fn golden_vector_1_a_hash_with_one_field_and_a_time_to_live() {
 pub(crate) fn golden_vector_2_a_release_publishes_zero_once() {
     let server = RedisServer::start();
     let mut listener = server.raw();
-    let mut channel = listener.as_pubsub();
-    channel.subscribe("redisson_lock__channel:{L}").expect("subscribed");
-    channel.set_read_timeout(Some(Duration::from_secs(10))).expect("set");
+    let mut channel = channel_of_l(&mut listener);
     block_on(async {
         let (a, b) = (connect(&server.url()).await, connect(&server.url()).await);
         let guard = a.mutex("L").lock().await.expect("locked");
@@ -71,9 +77,7 @@ pub(crate) fn golden_vector_2_a_release_publishes_zero_once() {
 pub(crate) fn golden_vector_3_breaking_a_free_lock_publishes_nothing() {
     let server = RedisServer::start();
     let mut listener = server.raw();
-    let mut channel = listener.as_pubsub();
-    channel.subscribe("redisson_lock__channel:{L}").expect("subscribed");
-    channel.set_read_timeout(Some(Duration::from_secs(10))).expect("set");
+    let mut channel = channel_of_l(&mut listener);
     block_on(async {
         let locker = connect(&server.url()).await;
         assert!(locker.mutex("L").break_hold().await.expect("asked").is_none());

@@ -39,6 +39,29 @@ pub(crate) fn a_restart_wakes_waiters_and_tells_holders() {
     }
 }
 
+pub(crate) fn after_a_restart_holders_are_known_again() {
+    let mut server = RedisServer::start();
+    block_on(async {
+        let (one, other) = (connect(&server.url()).await, connect(&server.url()).await);
+        one.mutex("L").lock().await.expect("locked").release().await.expect("given back");
+        server.kill();
+        server.restart();
+        let guard = one.mutex("L").lock().await.expect("locked over a new connection");
+        let told = tokio::time::timeout(Duration::from_secs(20), async {
+            loop {
+                let holder = other.mutex("L").inspect().await.map(|state| state.holders.into_iter().next());
+                if let Ok(Some(tenure::backend::Holder { note: Some(note), token, .. })) = holder {
+                    break (note, token);
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        });
+        let (note, token) = told.await.expect("the client has told the server anew who it is");
+        assert!(note.contains(&std::process::id().to_string()), "{note}");
+        assert_eq!(token, Some(guard.token()));
+    });
+}
+
 pub(crate) fn an_outage_shorter_than_the_lease_loses_nothing() {
     let server = RedisServer::start();
     block_on(async {

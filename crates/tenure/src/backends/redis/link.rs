@@ -99,6 +99,11 @@ impl Link {
         Ok(self.connected().await?.wake)
     }
 
+    /// Counts the connections made so far: a server on a new one may have lost what it was told before.
+    pub(crate) fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
+    }
+
     /// Runs a script by its hash, or by its text if the server does not know it.
     pub(crate) async fn eval(&self, doing: &str, script: &Source, keys: &[&str], args: &[&str]) -> Result<Value> {
         let call = |verb: &str, body: &str| {

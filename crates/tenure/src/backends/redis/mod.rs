@@ -45,21 +45,24 @@ struct Redis {
     client: Client,
     clock: Clock,
     timeout: Duration,
-    record_until: Mutex<Instant>,
+    /// Until when the client's record lives, and over which connection it was written.
+    record: Mutex<(Instant, u64)>,
     wake: Wake,
 }
 
 impl Redis {
-    /// Writes who we are, if the record would end before a hold of this lease does. Nobody waits for it alone.
+    /// Writes who we are, if the record would end before a hold of this lease does, or if the server may have lost it
+    /// since. Nobody waits for it alone.
     async fn keep_record(&self, lease: Duration) {
         let now = self.clock.now();
         let life = RECORD_LIFE.max(lease * 2);
         {
-            let mut until = self.record_until.lock().unwrap_or_else(PoisonError::into_inner);
-            if *until >= now.after(lease) {
+            let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+            let connection = self.link.connections();
+            if record.0 >= now.after(lease) && record.1 == connection {
                 return;
             }
-            *until = now.after(life);
+            *record = (now.after(life), connection);
         }
         let mut set = cmd("SET");
         set.arg(keys::client(self.client.id)).arg(&*self.client.about).arg("PX").arg(life.as_millis().to_string());

@@ -52,9 +52,9 @@ pub(crate) fn open(address: Address, context: Context) -> BoxFuture<'static, Res
         let wake = link.connect().await?;
         let scripts = Scripts::of(layout);
         let token_idle = token_idle.as_millis().to_string();
-        let record_until = Mutex::new(Instant::from_nanos(1));
+        let record = Mutex::new((Instant::from_nanos(1), 0));
         let Context { client, clock, timeout } = context;
-        let redis = Redis { link, layout, scripts, token_idle, client, clock, timeout, record_until, wake };
+        let redis = Redis { link, layout, scripts, token_idle, client, clock, timeout, record, wake };
         Ok(Arc::new(redis) as Arc<dyn Backend>)
     })
 }
