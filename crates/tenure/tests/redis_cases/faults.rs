@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::cmd;
 use tenure::{Error, Fault, Locker, RetryPolicy};
 
-use super::layout::{block_on, connect};
+use crate::support::locker::{block_on, connect};
 use crate::support::{RedisServer, eventually};
 
 const CANARY: &str = "s3cr3t-canary";

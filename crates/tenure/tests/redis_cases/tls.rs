@@ -3,7 +3,7 @@
 use redis::cmd;
 use tenure::{Fault, Locker};
 
-use super::layout::{block_on, connect};
+use crate::support::locker::{block_on, connect};
 use crate::support::tls::{certificates, tls_server};
 use crate::support::{RedisServer, eventually};
 

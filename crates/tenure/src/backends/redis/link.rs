@@ -46,8 +46,11 @@ pub(super) struct Link {
     place: Place,
     pub(super) shared: Arc<Shared>,
     live: Mutex<Option<Live>>,
+    /// Ends the calls under way, also those that are yet to be connected.
+    over: Mutex<Arc<Over>>,
     connecting: tokio::sync::Mutex<()>,
-    moved: Notify,
+    /// Where the last connection was to go, for those who hear that the master is elsewhere.
+    dialled: Mutex<String>,
     /// Calls in a row that were cut off.
     cut_off: AtomicU64,
     /// The names to whose channels a connection is subscribed. Held while the server is told, so only with a limit.
@@ -62,9 +65,6 @@ pub(super) struct Live {
     pub(super) connection: MultiplexedConnection,
     pub(super) id: u64,
     pub(super) wake: Wake,
-    /// Where it goes, for those who hear that the master is elsewhere.
-    address: Arc<str>,
-    over: Arc<Over>,
     waits: Arc<Rounds<u32>>,
 }
 
@@ -95,7 +95,7 @@ impl Answer {
         let Self { link, live, .. } = self;
         let wait = async {
             let (mut connection, wait) = (live.connection.clone(), sync.wait());
-            link.flight(doing, live.id, &live.over, wait.query_async::<u32>(&mut connection)).await
+            link.until_over(doing, link.flight(doing, live.id, wait.query_async::<u32>(&mut connection))).await
         };
         sync.check(doing, live.waits.share(wait).await?)
     }
@@ -109,8 +109,9 @@ impl Link {
             place,
             shared: Arc::clone(shared),
             live: Mutex::default(),
+            over: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
-            moved: Notify::new(),
+            dialled: Mutex::default(),
             cut_off: AtomicU64::new(0),
             subscribed: tokio::sync::Mutex::default(),
             leaving: Mutex::default(),
@@ -121,51 +122,47 @@ impl Link {
 
     /// Connects if need be, and says how waiters are woken.
     pub(super) async fn connect(&self) -> Result<Wake, Failure> {
-        Ok(self.connected().await?.wake)
+        Ok(self.until_over("connecting", self.connected()).await?.wake)
     }
 
-    /// Asks once. With `asking`: also for a slot that has yet to arrive at this server.
+    /// Asks once. With `asking`, also for a slot that has yet to arrive at this server.
     pub(super) async fn ask(self: &Arc<Self>, doing: &str, question: Question<'_>, asking: bool) -> Result<Answer, Failure> {
-        let live = self.connected().await?;
-        let mut connection = live.connection.clone();
-        let value = self.flight(doing, live.id, &live.over, question.put(&mut connection, asking)).await?;
-        if let Value::Push { .. } = value {
-            self.abandon(live.id);
-            let detail = "its answers are out of step";
-            return Err(Failure::lost(Error::unavailable(NAME, doing, Fault::Connection, detail)));
+        let call = async {
+            let live = self.connected().await?;
+            let mut connection = live.connection.clone();
+            let value = self.flight(doing, live.id, question.put(&mut connection, asking)).await?;
+            Ok(Answer { value, link: Arc::clone(self), live })
+        };
+        let answer = self.until_over(doing, call).await?;
+        if let Value::Push { .. } = answer.value {
+            self.abandon(answer.live.id);
+            return Err(given_up(doing));
         }
-        Ok(Answer { value, link: Arc::clone(self), live })
+        Ok(answer)
     }
 
-    /// Sees a call over a connection to its end, or to the connection's.
-    async fn flight<T>(
-        &self,
-        doing: &str,
-        id: u64,
-        over: &Over,
-        call: impl Future<Output = RedisResult<T>>,
-    ) -> Result<T, Failure> {
-        let flight = Flight { link: self, id, took_off: Instant::now(), landed: false };
+    /// Sees a call to its end, unless the link ends all calls before: then no answer is believed, as it may be another's.
+    async fn until_over<T>(&self, doing: &str, call: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        let over = Arc::clone(&lock(&self.over));
         let answer = tokio::select! {
             biased;
-            () = over.wait() => None,
-            answer = call => Some(answer),
+            () = over.wait() => return Err(given_up(doing)),
+            answer = call => answer,
         };
+        if over.is_set() { Err(given_up(doing)) } else { answer }
+    }
+
+    /// Sees a call over one connection to its end.
+    async fn flight<T>(&self, doing: &str, id: u64, call: impl Future<Output = RedisResult<T>>) -> Result<T, Failure> {
+        let flight = Flight { link: self, id, took_off: Instant::now(), landed: false };
+        let answer = call.await;
         flight.land();
-        match answer {
-            Some(Ok(value)) if !over.is_set() => Ok(value),
-            Some(Err(e)) if !over.is_set() => {
-                if is_broken(&e) {
-                    self.discard(id);
-                }
-                Err(Failure::of(doing, &e))
+        answer.map_err(|e| {
+            if is_broken(&e) {
+                self.discard(id);
             }
-            // Also if an answer came in: it may be another's.
-            _ => {
-                let detail = "the connection was given up before the answer";
-                Err(Failure::lost(Error::unavailable(NAME, doing, Fault::Connection, detail)))
-            }
-        }
+            Failure::of(doing, &e)
+        })
     }
 
     pub(super) fn live(&self) -> MutexGuard<'_, Option<Live>> {
@@ -185,17 +182,6 @@ impl Link {
         if let Some(live) = self.live().clone() {
             return Ok(live);
         }
-        loop {
-            tokio::select! {
-                biased;
-                made = self.make_connection() => return made,
-                // Whoever is being dialled is not the one any more.
-                () = self.moved.notified() => {}
-            }
-        }
-    }
-
-    async fn make_connection(&self) -> Result<Live, Failure> {
         let id = self.shared.connections.fetch_add(1, Ordering::Relaxed) + 1;
         if id > 1 {
             // All clients of a server that dropped them would come back in the same millisecond.
@@ -213,17 +199,19 @@ impl Link {
                 Ok::<(), ()>(())
             });
         let client = self.place.client().await?;
-        let address: Arc<str> = client.get_connection_info().addr().to_string().into();
+        let address = client.get_connection_info().addr().to_string();
+        lock(&self.dialled).clone_from(&address);
         let connect = client.get_multiplexed_async_connection_with_config(&config);
         let mut connection = connect.await.map_err(|e| Failure::of("connecting", &e))?;
         if let Place::Master(_) = self.place {
             must_be_master(&mut connection, &address).await?;
         }
         let wake = self.start_pushes(&mut connection).await?;
-        let live = Live { connection, id, wake, address, over: Arc::default(), waits: Arc::default() };
+        let live = Live { connection, id, wake, waits: Arc::default() };
         *self.live() = Some(live.clone());
         lock(&self.leaving).clear();
-        debug!(connection = id, address = &*live.address, ?wake, "connected to redis");
+        self.cut_off.store(0, Ordering::Relaxed);
+        debug!(connection = id, address, ?wake, "connected to redis");
         // Nobody knows what was missed meanwhile.
         self.shared.hub.fire_all();
         Ok(live)
@@ -255,31 +243,24 @@ impl Link {
 
     /// Uses a connection no more and believes no answer that is still to come over it.
     pub(super) fn abandon(&self, id: u64) {
-        let live = self.live().clone().filter(|live| live.id == id);
-        if let Some(live) = live {
-            live.over.set();
-            self.discard(id);
-        }
+        self.discard(id);
+        std::mem::take(&mut *lock(&self.over)).set();
+    }
+
+    /// Ends the connection, and the calls under way.
+    pub(super) fn give_up(&self) {
+        let live = self.live().take();
+        self.abandon(live.map_or(0, |live| live.id));
     }
 
     /// The server is at another address now: what is under way to this one will not be answered by the one that counts.
     pub(super) fn moved_to(&self, address: &str) {
-        let old = self.live().as_ref().filter(|live| *live.address != *address).map(|live| live.id);
-        if let Some(id) = old {
-            self.abandon(id);
+        if *lock(&self.dialled) != address {
+            self.give_up();
         }
-        self.moved.notify_waiters();
         let (false, Some(link)) = (self.is_live(), self.me.upgrade()) else { return };
         // Those who hold or wait should not be the first to find out where the server is now.
         self.shared.runtime.spawn(async move { drop(link.connect().await) });
-    }
-
-    /// Ends the connection; calls under way fail.
-    pub(super) fn give_up(&self) {
-        let id = self.live().as_ref().map(|live| live.id);
-        if let Some(id) = id {
-            self.abandon(id);
-        }
     }
 }
 
@@ -313,6 +294,11 @@ impl Question<'_> {
             answer => answer,
         }
     }
+}
+
+fn given_up(doing: &str) -> Failure {
+    let detail = "the connection was given up before the answer";
+    Failure::lost(Error::unavailable(NAME, doing, Fault::Connection, detail))
 }
 
 async fn send(connection: &mut MultiplexedConnection, command: &Cmd, asking: bool) -> RedisResult<Value> {

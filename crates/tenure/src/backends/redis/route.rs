@@ -36,7 +36,7 @@ pub(super) trait Route: fmt::Debug + Send + Sync {
     /// The link to the server that has a slot, as far as is known.
     async fn link(&self, slot: u16) -> Result<Arc<Link>>;
 
-    /// Where to ask instead after a failure, if that is somewhere else.
+    /// Where to ask instead, if the question was not heard for being put to the wrong server.
     async fn instead(&self, slot: u16, failed: &Arc<Link>, failure: &Failure) -> Option<Hop>;
 
     /// The links to all servers that have locks.

@@ -58,24 +58,24 @@ impl Sentinels {
     }
 
     async fn address(&self) -> Result<Address> {
-        let mut views: FuturesUnordered<_> = self.sentinels.iter().map(|sentinel| self.view(sentinel)).collect();
-        let (mut latest, mut answers, mut troubles) = (None::<View>, 0, Vec::new());
-        while answers <= self.sentinels.len() / 2 {
+        let mut asked: FuturesUnordered<_> = self.sentinels.iter().map(|sentinel| self.view(sentinel)).collect();
+        let (mut views, mut troubles) = (Vec::new(), Vec::new());
+        loop {
             let next = tokio::select! {
-                next = views.next() => next,
-                () = tokio::time::sleep(GRACE), if latest.is_some() => None,
+                next = asked.next() => next,
+                () = tokio::time::sleep(GRACE), if !views.is_empty() => None,
             };
             match next {
-                Some(Ok(view)) => {
-                    answers += 1;
-                    latest = latest.max(Some(view));
-                }
+                Some(Ok(view)) => views.push(view),
                 Some(Err(e)) => troubles.push(e),
                 None => break,
             }
+            if views.iter().any(|view| votes(&views, view) > self.sentinels.len() / 2) {
+                break;
+            }
         }
-        if let Some((_, address)) = latest {
-            return Ok(address);
+        if let Some((_, address)) = believed(&views) {
+            return Ok(address.clone());
         }
         // A wrong password or name is the better news than a sentinel that is down.
         if let Some(refusal) = troubles.iter().find(|e| !e.is_transient()) {
@@ -109,6 +109,12 @@ impl Sentinels {
         about.arg("MASTER").arg(&self.master);
         let (address, about) =
             tokio::join!(address.query_async::<Option<(String, u16)>>(&mut one), about.query_async::<Value>(&mut other));
+        if let Err(e) = &address
+            && e.to_string().contains("unknown command")
+        {
+            let asked = format!("{} among the sentinels", sentinel.at);
+            return Err(Error::config(asked, "is no sentinel", "sentinels, by default on port 26379"));
+        }
         let address = address.map_err(failed)?.ok_or_else(|| {
             let problem = format!("is unknown to the sentinel {}", sentinel.at);
             Error::config(format!("the master {:?}", self.master), problem, "a name that SENTINEL MASTERS lists")
@@ -192,9 +198,32 @@ impl Sentinels {
     }
 }
 
+fn votes(views: &[View], view: &View) -> usize {
+    views.iter().filter(|other| *other == view).count()
+}
+
+/// The latest word; among equals, that of the most.
+fn believed(views: &[View]) -> Option<&View> {
+    views.iter().max_by_key(|view| (view.0, votes(views, view)))
+}
+
 impl fmt::Debug for Sentinels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all: Vec<&str> = self.sentinels.iter().map(|sentinel| &*sentinel.at).collect();
         write!(f, "{} by {}", self.master, all.join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_word_counts_and_then_that_of_the_most() {
+        let view = |epoch, port| (epoch, ("host".to_owned(), port));
+        assert_eq!(believed(&[]), None);
+        assert_eq!(believed(&[view(3, 1), view(3, 1), view(4, 2)]), Some(&view(4, 2)));
+        assert_eq!(believed(&[view(3, 9), view(3, 1), view(3, 1)]), Some(&view(3, 1)));
+        assert_eq!(believed(&[view(3, 1), view(3, 1), view(3, 9)]), Some(&view(3, 1)));
     }
 }
