@@ -29,7 +29,7 @@ use crate::name::Resource;
 const ASKED_AT_ONCE: usize = 3;
 
 /// How long a server may take to say how the cluster is.
-const GLANCE: Duration = Duration::from_millis(300);
+const GLANCE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(super) struct Cluster {

@@ -169,7 +169,11 @@ impl Link {
         lock(&self.live)
     }
 
-    /// Whether there is a connection that has not been heard to break.
+    /// How waiters are woken, if there is a connection that has not been heard to break.
+    pub(super) fn wake(&self) -> Option<Wake> {
+        self.live().as_ref().map(|live| live.wake)
+    }
+
     pub(super) fn is_live(&self) -> bool {
         self.live().is_some()
     }

@@ -162,12 +162,14 @@ impl Router {
         }
     }
 
-    /// Listens for changes of a name.
+    /// Listens for changes of a name, and for the return of a server that is away: without a connection there is nothing to
+    /// subscribe to, but the busy answer over the next one will see to that.
     pub(super) async fn listen(&self, name: &Resource) -> Result<Signal> {
         let slot = self.slot(name)?;
         let (signal, _) = self.shared.hub.listen(name.as_str());
-        let link = self.route.link(slot).await?;
-        if link.connect().await? == Wake::PubSub {
+        if let Ok(link) = self.route.link(slot).await
+            && link.wake() == Some(Wake::PubSub)
+        {
             link.subscribe(name).await?;
         }
         Ok(signal)
@@ -182,22 +184,22 @@ impl Router {
         let me = Weak::clone(&self.me);
         self.shared.runtime.spawn(async move {
             let begun = Instant::now();
-            loop {
+            while let Some(router) = me.upgrade() {
+                let looked = Instant::now();
+                let mended = tokio::time::timeout(router.shared.timeout, router.route.mend()).await;
+                let unwanted = router.shared.closed.load(Ordering::Relaxed) || lock(&router.last_failure).elapsed() > CARE;
+                if unwanted || matches!(mended, Ok(true)) {
+                    router.mending.store(false, Ordering::Release);
+                    // A call may have failed meanwhile, and found that somebody looks after it.
+                    if !unwanted && *lock(&router.last_failure) > looked {
+                        router.look_after();
+                    }
+                    return;
+                }
+                drop(router);
                 // As long as most failovers take, often; then as seldom as those who wait ask.
                 let pause = Duration::from_millis(if begun.elapsed() < CARE { 100 } else { 1000 });
                 tokio::time::sleep(pause / 2 + jitter(pause)).await;
-                let Some(router) = me.upgrade() else { return };
-                let unwanted = router.shared.closed.load(Ordering::Relaxed) || lock(&router.last_failure).elapsed() > CARE;
-                let looked = Instant::now();
-                let mended = tokio::time::timeout(router.shared.timeout, router.route.mend()).await;
-                if unwanted || matches!(mended, Ok(true)) {
-                    router.mending.store(false, Ordering::Release);
-                    // A call may have failed in between, and found that somebody looks after it.
-                    let failed_since = *lock(&router.last_failure) > looked;
-                    return if failed_since {
-                        router.look_after()
-                    };
-                }
             }
         });
     }
