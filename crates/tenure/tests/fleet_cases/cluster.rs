@@ -186,6 +186,12 @@ pub(crate) fn names_that_would_be_in_several_slots_are_refused() {
         for name in ["{a}b", "x{a}", "plain"] {
             locker.mutex(name).note("noted").lock().await.expect(name).release().await.expect("given back");
         }
+        let login = cluster.url().replace("://", "://default:canary@");
+        let secret = connect(&login).await;
+        assert!(!format!("{secret:?} {:?}", secret.mutex("L")).contains("canary"));
+        let refused = Locker::connect(&login.replace("default", "stranger")).await.expect_err("no such user");
+        assert_eq!((refused.fault(), refused.is_transient()), (Some(Fault::Auth), false), "{refused}");
+        assert!(!format!("{refused} {refused:?}").contains("canary"), "{refused}");
         // A cluster's server alone is not the cluster.
         let alone = connect(&cluster.nodes[0].url()).await;
         let elsewhere = (0..).map(|i| format!("L{i}")).find(|n| cluster.owner(cluster.slot(n)) != 0).expect("a name");

@@ -165,6 +165,12 @@ pub(crate) fn wrong_words_to_sentinels_are_named() {
             assert!(matches!(error, tenure::Error::Config { .. }), "{url}: {error}");
             assert!(error.to_string().contains(word), "{url}: {error}");
         }
+        let secret = format!("{}?sentinel_pass=canary-1", set.url()).replace("://", "://user:canary-2@");
+        let refused = Locker::connect(&secret).await.expect_err("no such users");
+        assert_eq!((refused.fault(), refused.is_transient()), (Some(Fault::Auth), false), "{refused}");
+        assert!(!format!("{refused} {refused:?}").contains("canary"), "{refused}");
+        let locker = connect(&set.url().replace("://", "://default:canary@")).await;
+        assert!(!format!("{locker:?} {:?}", locker.mutex("L")).contains("canary"));
         let nobody = Locker::connect("redis+sentinel://127.0.0.1:1,127.0.0.1:2/mymaster").await.expect_err("nobody there");
         assert_eq!((nobody.fault(), nobody.is_transient()), (Some(Fault::Connection), true), "{nobody}");
         assert!(nobody.to_string().contains("127.0.0.1:1") && nobody.to_string().contains("127.0.0.1:2"), "{nobody}");

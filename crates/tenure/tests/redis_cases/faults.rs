@@ -213,6 +213,10 @@ pub(crate) fn unknown_options_are_refused_with_the_known_ones() {
             ("redis://127.0.0.1?lease=1s&lease=2s", "once"),
             ("rediss://127.0.0.1#insecure", "verified"),
             ("redis://127.0.0.1/x", "redis://"),
+            ("redis://127.0.0.1,127.0.0.2", "redis+cluster"),
+            ("redis://127.0.0.1?sharded=on", "sync_timeout"),
+            ("redis+sentinel://127.0.0.1/m?ca=/x", "sentinel_pass"),
+            ("redis+unix:relative", "redis+unix:///path"),
             ("redix://127.0.0.1", "redis:"),
         ] {
             let error = Locker::connect(url).await.expect_err(url);

@@ -108,5 +108,5 @@ fn by_words(code: &str, text: &str) -> (Fault, bool) {
 }
 
 fn is_tls(text: &str) -> bool {
-    ["certificate", "TLS", "tls", "CorruptMessage", "InvalidContentType"].iter().any(|word| text.contains(word))
+    ["certificate", "TLS", "tls", "CorruptMessage", "InvalidContentType", "fatal alert"].iter().any(|word| text.contains(word))
 }
