@@ -27,6 +27,7 @@ fn main() {
             a_relieved_node_costs_nothing
             a_dead_part_costs_no_hold_elsewhere
             a_slot_that_moves_under_load_loses_nothing
+            a_channel_that_moves_away_is_not_taken_for_an_answer
             names_that_would_be_in_several_slots_are_refused
             a_release_is_told_on_the_channel_that_java_listens_to
             a_java_release_wakes_us_over_the_shards_channel

@@ -173,6 +173,43 @@ pub(crate) fn a_slot_that_moves_under_load_loses_nothing() {
     }
 }
 
+/// The server says unasked that a channel has moved away, and redis-rs takes that for the answer to a call.
+pub(crate) fn a_channel_that_moves_away_is_not_taken_for_an_answer() {
+    let cluster = Cluster::start();
+    let slot = cluster.slot("{tag}");
+    let home = cluster.owner(slot);
+    let away = (0..3).find(|i| *i != home).expect("another master");
+    block_on(async {
+        let (holder, locker) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
+        let held = holder.mutex("{tag}").lock().await.expect("locked");
+        let waiter = tokio::spawn(locker.mutex("{tag}").lock());
+        let mut raw = cluster.raw(home);
+        eventually("it has subscribed", || {
+            let mut count = cmd("PUBSUB");
+            count.arg("SHARDNUMSUB").arg("redisson_lock__channel:{tag}");
+            count.query::<(String, u32)>(&mut raw).expect("asked").1 == 1
+        });
+        cluster.begin_migration(slot, away);
+        cluster.migrate_keys(slot, home, away);
+        // Calls that the server has heard and does not answer yet.
+        cmd("CLIENT").arg("PAUSE").arg(60_000).arg("WRITE").query::<()>(&mut raw).expect("paused");
+        let names = (0..).map(|i| format!("L{i}")).filter(|name| cluster.owner(cluster.slot(name)) == home);
+        let calls: Vec<_> = names.take(5).map(|name| tokio::spawn(locker.mutex(name).lock())).collect();
+        let blocked = || cmd("INFO").arg("clients").query::<String>(&mut raw).is_ok_and(|i| i.contains("blocked_clients:1"));
+        eventually("they have asked", blocked);
+        cluster.end_migration(slot, away);
+        cmd("CLIENT").arg("UNPAUSE").query::<()>(&mut cluster.raw(home)).expect("goes on");
+        for call in calls {
+            let guard = must("answered", call).await.expect("no panic").expect("locked");
+            let holders = locker.mutex(guard.resource().clone()).inspect().await.expect("inspected").holders;
+            assert_eq!(holders.len(), 1);
+            assert_eq!((&*holders[0].owner, holders[0].token), (&*guard.owner_id().to_string(), Some(guard.token())));
+        }
+        held.release().await.expect("given back");
+        drop(must("woken", waiter).await.expect("no panic").expect("locked"));
+    });
+}
+
 pub(crate) fn names_that_would_be_in_several_slots_are_refused() {
     let cluster = Cluster::start();
     block_on(async {
