@@ -15,7 +15,8 @@ use tracing::debug;
 
 use super::dial::Dial;
 use super::fault::{Cause, Failure, NAME};
-use super::link::{Link, Place, Question};
+use super::link::{Link, Place};
+use super::question::Question;
 use super::reply::{text, unexpected};
 use super::rounds::Rounds;
 use super::route::{Hop, Route};

@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisResult, ServerErrorKind, Value, cmd, pipe};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, RedisResult, Value, cmd};
 use tokio::sync::Notify;
 use tracing::debug;
 
 use super::fault::{Failure, NAME, is_broken};
+use super::question::Question;
 use super::replicas::Sync;
 use super::reply::{field, text};
 use super::rounds::Rounds;
-use super::scripts::Source;
 use super::sentinel::Sentinels;
 use super::shared::{Shared, Wake, lock};
 use crate::error::{Error, Fault, Result};
@@ -66,13 +66,6 @@ pub(super) struct Live {
     pub(super) id: u64,
     pub(super) wake: Wake,
     waits: Arc<Rounds<u32>>,
-}
-
-/// What is asked of a server.
-#[derive(Clone, Copy)]
-pub(super) enum Question<'a> {
-    Script { source: &'a Source, keys: &'a [&'a str], args: &'a [&'a str] },
-    Command(&'a Cmd),
 }
 
 /// What a server said, and where.
@@ -279,41 +272,9 @@ impl fmt::Debug for Link {
     }
 }
 
-impl Question<'_> {
-    /// A script goes by its hash, or by its text if the server does not know it.
-    async fn put(self, connection: &mut MultiplexedConnection, asking: bool) -> RedisResult<Value> {
-        let (source, keys, args) = match self {
-            Self::Command(command) => return send(connection, command, asking).await,
-            Self::Script { source, keys, args } => (source, keys, args),
-        };
-        let call = |verb: &str, body: &str| {
-            let mut call = cmd(verb);
-            call.arg(body).arg(keys.len()).arg(keys).arg(args);
-            call
-        };
-        match send(connection, &call("EVALSHA", &source.hash), asking).await {
-            Err(e) if e.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                send(connection, &call("EVAL", &source.text), asking).await
-            }
-            answer => answer,
-        }
-    }
-}
-
 fn given_up(doing: &str) -> Failure {
     let detail = "the connection was given up before the answer";
     Failure::lost(Error::unavailable(NAME, doing, Fault::Connection, detail))
-}
-
-async fn send(connection: &mut MultiplexedConnection, command: &Cmd, asking: bool) -> RedisResult<Value> {
-    if !asking {
-        return command.query_async(connection).await;
-    }
-    // It holds for the next command of the connection, so nothing may come in between.
-    let mut both = pipe();
-    both.cmd("ASKING").add_command(command.clone());
-    let answers = connection.req_packed_commands(&both, 1, 1).await?;
-    answers.into_iter().next().unwrap_or(Value::Nil).extract_error()
 }
 
 /// A sentinel may be behind the times.

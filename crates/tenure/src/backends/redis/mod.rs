@@ -11,6 +11,7 @@ mod inspect;
 mod keys;
 mod link;
 mod open;
+mod question;
 mod replicas;
 mod reply;
 mod rounds;
@@ -33,8 +34,9 @@ use tracing::warn;
 
 use self::fault::NAME;
 use self::keys::Layout;
-use self::link::{Answer, Question};
+use self::link::Answer;
 pub(crate) use self::open::open;
+use self::question::Question;
 use self::replicas::Sync;
 use self::reply::{array, is_redisson_field, text, token_of, unexpected};
 use self::route::Router;
