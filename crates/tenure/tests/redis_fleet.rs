@@ -26,6 +26,7 @@ fn main() {
             a_hung_node_is_left_as_soon_as_another_takes_over
             a_relieved_node_costs_nothing
             a_dead_part_costs_no_hold_elsewhere
+            a_hung_part_delays_no_lock_elsewhere
             a_slot_that_moves_under_load_loses_nothing
             a_channel_that_moves_away_is_not_taken_for_an_answer
             names_that_would_be_in_several_slots_are_refused

@@ -99,6 +99,29 @@ pub(crate) fn a_dead_part_costs_no_hold_elsewhere() {
     });
 }
 
+/// Who we are is written down at any server of the cluster; that one must not matter to locks elsewhere.
+pub(crate) fn a_hung_part_delays_no_lock_elsewhere() {
+    let cluster = Cluster::start();
+    block_on(async {
+        let locker = connect(&cluster.url()).await;
+        let owner = |name: &str| cluster.owner(cluster.slot(name));
+        let on = |node: usize| (0..).map(|i| format!("L{i}")).find(|name| owner(name) == node).expect("a name");
+        let names = [on(0), on(1), on(2)];
+        let guard = locker.mutex("first").lock().await.expect("locked");
+        let record = owner(&format!("tenure_client:{}", guard.owner_id().client));
+        signal(cluster.nodes[record].pid(), "STOP");
+        for node in (0..3).filter(|node| *node != record) {
+            let guard = locker.mutex(&*names[node]).try_lock().await.expect("answered").expect("free");
+            assert!(guard.is_valid());
+        }
+        assert_eq!(locker.stats().errors, 0, "nobody waited for the one that hangs");
+        // It does not keep a newcomer out either.
+        let newcomer = must("connected", connect(&cluster.url())).await;
+        drop(newcomer.mutex(&*names[(record + 1) % 3]).lock().await.expect("locked"));
+        signal(cluster.nodes[record].pid(), "CONT");
+    });
+}
+
 /// A slot goes back and forth, and stays on its way for longer than a lease, while locks in it are held, waited for, taken
 /// and given back.
 pub(crate) fn a_slot_that_moves_under_load_loses_nothing() {

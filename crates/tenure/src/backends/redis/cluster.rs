@@ -101,12 +101,15 @@ impl Cluster {
     pub(super) async fn has_shard_channels(&self) -> Result<bool> {
         let mut ask = cmd("PUBSUB");
         ask.arg("SHARDNUMSUB").arg("0");
-        let Some(link) = self.masters().await?.into_iter().next() else { return Ok(false) };
-        match link.ask("looking for sharded channels", Question::Command(&ask), false).await {
-            Ok(_) => Ok(true),
-            Err(failure) if failure.error.is_transient() => Err(failure.error),
-            Err(_) => Ok(false),
+        let mut trouble = unexpected("looking for sharded channels");
+        for link in self.servers() {
+            match link.ask("looking for sharded channels", Question::Command(&ask), false).await {
+                Ok(_) => return Ok(true),
+                Err(failure) if failure.error.is_transient() => trouble = failure.error,
+                Err(_) => return Ok(false),
+            }
         }
+        Err(trouble)
     }
 
     /// The number of a server, known or not.
@@ -278,6 +281,10 @@ impl Route for Cluster {
             }
             Cause::Other => None,
         }
+    }
+
+    fn servers(&self) -> Vec<Arc<Link>> {
+        self.candidates().into_iter().map(|node| node.link).collect()
     }
 
     async fn masters(&self) -> Result<Vec<Arc<Link>>> {

@@ -45,10 +45,7 @@ pub(crate) fn open(address: connect::Address, context: Context) -> BoxFuture<'st
         let fails_over = scheme.contains("sentinel") || scheme.contains("cluster");
         let route = route(scheme, &rest, &mut options, &shared).await?;
         let router = Router::new(route, shared);
-        let wake = match router.masters().await?.first() {
-            Some(link) => link.connect().await?,
-            None => Wake::Tracking,
-        };
+        let wake = router.wake().await?;
         let scripts = Scripts::of(layout);
         let record = Mutex::new((Instant::from_nanos(1), 0));
         let Context { client, clock, timeout } = context;

@@ -40,6 +40,9 @@ pub(super) trait Route: fmt::Debug + Send + Sync {
     /// Where to ask instead, if the question was not heard for being put to the wrong server.
     async fn instead(&self, slot: u16, failed: &Arc<Link>, failure: &Failure) -> Option<Hop>;
 
+    /// The links to all known servers, the most promising first: whatever any of them could say.
+    fn servers(&self) -> Vec<Arc<Link>>;
+
     /// The links to all servers that have locks.
     async fn masters(&self) -> Result<Vec<Arc<Link>>>;
 
@@ -81,8 +84,12 @@ impl Route for One {
         None
     }
 
+    fn servers(&self) -> Vec<Arc<Link>> {
+        vec![Arc::clone(&self.0)]
+    }
+
     async fn masters(&self) -> Result<Vec<Arc<Link>>> {
-        Ok(vec![Arc::clone(&self.0)])
+        Ok(self.servers())
     }
 
     fn suspect(&self, _: &Arc<Link>) {}
@@ -127,6 +134,18 @@ impl Router {
 
     pub(super) async fn masters(&self) -> Result<Vec<Arc<Link>>> {
         self.route.masters().await
+    }
+
+    /// How waiters are woken here.
+    pub(super) async fn wake(&self) -> Result<Wake> {
+        let mut trouble = Error::unavailable(NAME, "connecting", Fault::Connection, "no server is known");
+        for link in self.route.servers() {
+            match link.connect().await {
+                Ok(wake) => return Ok(wake),
+                Err(failure) => trouble = failure.error,
+            }
+        }
+        Err(trouble)
     }
 
     /// Asks the server that has a slot, wherever that is by now.
