@@ -1,6 +1,7 @@
 //! Real servers for tests: started on free loopback ports, stopped on drop. What is not installed is skipped visibly.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
+pub(crate) mod cluster;
 pub(crate) mod sentinel;
 pub(crate) mod server;
 pub(crate) mod tls;
