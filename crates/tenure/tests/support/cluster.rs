@@ -146,6 +146,12 @@ impl Cluster {
         until("the masters agree on the slot's owner", || self.agreed(slot))
     }
 
+    /// A master to which a slot can be moved.
+    pub(crate) fn other_master(&self, slot: u16) -> usize {
+        let owner = self.owner(slot);
+        self.masters().into_iter().map(|(i, _)| i).find(|i| *i != owner).expect("more masters than one")
+    }
+
     fn agreed(&self, slot: u16) -> Option<usize> {
         let owners = self.masters().into_iter().map(|(i, seen)| (i, seen.into_iter().find(|n| n.owns(slot)).map(|n| n.id)));
         let owners: Vec<(usize, Option<String>)> = owners.collect();
