@@ -31,6 +31,10 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// What this backend can promise. Known without I/O.
     fn capabilities(&self) -> Capabilities;
 
+    /// The part of the store that keeps a name, where a store has parts that fail on their own: holds of one part are
+    /// renewed apart from those of another, so that trouble in one costs no hold elsewhere. Known without I/O.
+    fn partition(&self, resource: &Resource) -> u32;
+
     /// Asks once. Repeating the same claim is the same question: a holder is granted again with the same token
     /// and a new lease, a queued owner keeps its place.
     async fn acquire(&self, claim: &Claim) -> Result<Attempt>;
@@ -236,6 +240,9 @@ pub struct Capabilities {
     /// Whether [`Backend::watch`] costs no round trip: then the engine watches before it asks, and saves the second
     /// question that closes the gap between a busy answer and the subscription.
     pub watch_first: bool,
+    /// Whether another server takes over when one fails: then `lock` asks for a minute before it reports an error,
+    /// because that is what a failover may take.
+    pub fails_over: bool,
     /// What a lock survives.
     pub safety: Safety,
 }
@@ -260,6 +267,8 @@ pub struct Safety {
     pub store_restart: Survival,
     /// The store's machine loses power.
     pub power_loss: Survival,
+    /// A replica takes the place of the server that granted the lock.
+    pub failover: Survival,
     /// The store's wall clock is set.
     pub clock_jump: Survival,
 }

@@ -21,7 +21,7 @@ use crate::runtime;
 pub struct Builder {
     lease: Duration,
     timeout: Duration,
-    retry: RetryPolicy,
+    retry: Option<RetryPolicy>,
     drift: Drift,
     about: Option<String>,
     clock: Clock,
@@ -33,7 +33,7 @@ impl Default for Builder {
         Self {
             lease: Duration::from_secs(30),
             timeout: Duration::from_secs(3),
-            retry: RetryPolicy::default(),
+            retry: None,
             drift: Drift::DEFAULT,
             about: None,
             clock: Clock::system(),
@@ -56,9 +56,10 @@ impl Builder {
         self
     }
 
-    /// How an unavailable store is asked again.
+    /// How an unavailable store is asked again (default [`RetryPolicy::default`], or
+    /// [`RetryPolicy::over_a_failover`] where the store [fails over](crate::backend::Capabilities::fails_over)).
     pub fn retry(mut self, retry: RetryPolicy) -> Self {
-        self.retry = retry;
+        self.retry = Some(retry);
         self
     }
 
@@ -127,7 +128,7 @@ impl Builder {
         if self.timeout.is_zero() {
             return Err(Error::config("a timeout of 0", "leaves no time for any call", "more than zero"));
         }
-        if self.retry.attempts == 0 {
+        if self.retry.is_some_and(|retry| retry.attempts == 0) {
             return Err(Error::config("0 attempts", "would never ask the store", "1 or more"));
         }
         Ok(())
@@ -141,6 +142,8 @@ impl Builder {
     fn build(self, backend: Arc<dyn Backend>, client: ClientId, runtime: Handle) -> Result<Locker> {
         let capabilities = backend.capabilities();
         let Self { lease, timeout, retry, drift, clock, .. } = self;
+        let usual = if capabilities.fails_over { RetryPolicy::over_a_failover() } else { RetryPolicy::default() };
+        let retry = retry.unwrap_or(usual);
         let settings = Settings { backend, clock, drift, timeout, retry, counters: Arc::default() };
         Ok(Locker { core: Arc::new(Core::new(settings, capabilities, lease, client, runtime)) })
     }

@@ -5,9 +5,11 @@
 //! | `memory:` | this process | |
 //! | `sqlite:` | the user's file in the state directory: all processes of one machine | |
 //! | `sqlite:/path/to/file` | another file | |
-//! | `redis://[user:password@]host[:port][/db]` | a Redis server | `layout`, `token_ttl`, `wake` |
-//! | `rediss://…` | the same over TLS, always verified | the same, `ca` |
+//! | `redis://[user:password@]host[:port][/db]` | a Redis server | `layout`, `token_ttl`, `wake`, `sync`, `sync_timeout` |
 //! | `redis+unix:///path/to/socket` | the same over a unix socket | the same, `db`, `user`, `pass` |
+//! | `redis+sentinel://[user:password@]sentinel[:port],…/master[/db]` | the master that sentinels name | as `redis:`, `sentinel_user`, `sentinel_pass` |
+//! | `redis+cluster://[user:password@]node[:port],…` | a Redis Cluster | as `redis:`, `sharded` |
+//! | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…` | the same over TLS, always verified | the same, `ca`, `cert`, `key` |
 //!
 //! Every URL takes `lease` (default `30s`), `timeout` (default `3s`) and `prefix` (put before every name). An unknown
 //! option is an error that names the known ones.
@@ -53,7 +55,17 @@ pub(crate) struct Address {
 }
 
 const COMMON: [&str; 3] = ["lease", "timeout", "prefix"];
-const REDIS: &[&str] = &["layout", "token_ttl", "wake"];
+/// The options of every scheme of Redis, and with them those of one scheme.
+macro_rules! redis {
+    ($name:literal $($own:literal)*) => {
+        Scheme {
+            name: $name,
+            feature: "redis",
+            options: &["layout", "token_ttl", "wake", "sync", "sync_timeout", $($own),*],
+            open: OPEN_REDIS,
+        }
+    };
+}
 
 #[cfg(feature = "redis")]
 const OPEN_REDIS: Option<Open> = Some(crate::backends::redis::open);
@@ -64,17 +76,16 @@ const OPEN_SQLITE: Option<Open> = Some(crate::backends::sqlite::open);
 #[cfg(not(feature = "sqlite"))]
 const OPEN_SQLITE: Option<Open> = None;
 
-static SCHEMES: [Scheme; 5] = [
+static SCHEMES: [Scheme; 9] = [
     Scheme { name: "memory", feature: "", options: &[], open: Some(crate::backends::memory::open) },
     Scheme { name: "sqlite", feature: "sqlite", options: &[], open: OPEN_SQLITE },
-    Scheme { name: "redis", feature: "redis", options: REDIS, open: OPEN_REDIS },
-    Scheme { name: "rediss", feature: "redis", options: &["layout", "token_ttl", "wake", "ca"], open: OPEN_REDIS },
-    Scheme {
-        name: "redis+unix",
-        feature: "redis",
-        options: &["layout", "token_ttl", "wake", "db", "user", "pass"],
-        open: OPEN_REDIS,
-    },
+    redis!("redis"),
+    redis!("redis+unix" "db" "user" "pass"),
+    redis!("redis+sentinel" "sentinel_user" "sentinel_pass"),
+    redis!("redis+cluster" "sharded"),
+    redis!("rediss" "ca" "cert" "key"),
+    redis!("rediss+sentinel" "sentinel_user" "sentinel_pass" "ca" "cert" "key"),
+    redis!("rediss+cluster" "sharded" "ca" "cert" "key"),
 ];
 
 /// The URL schemes that this build knows, whether compiled in or not.
@@ -147,6 +158,15 @@ impl Options {
     pub(crate) fn take(&mut self, name: &str) -> Option<String> {
         let at = self.0.iter().position(|(k, _)| *k == name)?;
         Some(self.0.swap_remove(at).1)
+    }
+
+    /// An option that takes one of a few words.
+    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only Redis has such options"))]
+    pub(crate) fn one_of<T: Copy>(&mut self, name: &str, words: &[(&str, T)]) -> Result<Option<T>> {
+        let Some(given) = self.take(name) else { return Ok(None) };
+        let known = words.iter().find(|(word, _)| *word == given).map(|(_, meaning)| *meaning);
+        let allowed = || words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
+        known.map(Some).ok_or_else(|| Error::config(format!("the {name} {given:?}"), "is unknown", allowed()))
     }
 
     pub(crate) fn duration(&mut self, name: &str) -> Result<Option<Duration>> {

@@ -73,6 +73,12 @@ pub enum Fault {
     Loading,
     /// The server or the file takes no writes (a replica, a read-only file).
     ReadOnly,
+    /// The name's part of a cluster is on its way from one server to another.
+    Moving,
+    /// Fewer replicas have acknowledged than were asked for.
+    Replicas,
+    /// The server is one of a cluster, and the URL is not that of a cluster.
+    Clustered,
     /// The server runs a long script, or the file is locked by another program.
     StoreBusy,
     /// The server is out of memory, or refuses writes because it cannot save them.
@@ -104,6 +110,9 @@ impl fmt::Display for Fault {
             Self::Timeout => "no answer in time",
             Self::Loading => "loading its data",
             Self::ReadOnly => "read-only",
+            Self::Moving => "on its way to another server",
+            Self::Replicas => "too few replicas",
+            Self::Clustered => "a cluster's server; a URL with redis+cluster:// reaches all of it",
             Self::StoreBusy => "busy with other work",
             Self::OutOfMemory => "out of memory",
             Self::Disk => "disk full or failing",

@@ -24,6 +24,13 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
+    /// Forty attempts, about a minute in all: for stores where another server takes over when one fails. The default
+    /// there.
+    #[must_use]
+    pub fn over_a_failover() -> Self {
+        Self { attempts: 40, ..Self::default() }
+    }
+
     /// Asks again for as long as the caller is willing to wait.
     #[must_use]
     pub fn for_ever() -> Self {

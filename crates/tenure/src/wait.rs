@@ -196,7 +196,12 @@ impl Contender<'_> {
                 break Err(error);
             }
             let pause = if patience == Patience::None { Duration::ZERO } else { settings.retry.pause(failures) };
-            if matches!(self.unless_stopped(tokio::time::sleep(pause)).await, Woken::Stop) {
+            let woken = match &mut signal {
+                // Fires also when a store that was away is back.
+                Some(signal) => self.unless_stopped(timeout(pause, signal.fired())).await,
+                None => self.unless_stopped(tokio::time::sleep(pause)).await,
+            };
+            if matches!(woken, Woken::Stop) {
                 break Err(error);
             }
         };

@@ -6,6 +6,10 @@ use std::collections::HashSet;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use support::acl::{PASSWORD, documented_user};
+use support::cluster::Cluster;
+use support::sentinel::SentinelSet;
+use support::server::{Login, Setup};
 use support::tls::{certificates, tls_server};
 use support::{Needs, RedisServer, Test};
 use tenure::conformance::{Property, Subject, properties};
@@ -21,7 +25,7 @@ struct Store {
     check: fn(&Property, fn(Subject) -> Subject),
 }
 
-const STORES: [Store; 7] = [
+const STORES: [Store; 20] = [
     Store {
         name: "memory",
         covers: &["memory"],
@@ -34,10 +38,44 @@ const STORES: [Store; 7] = [
     Store { name: "redis_pubsub", covers: &[], needs: Needs::Redis, check: |p, with| on(p, &redis("?wake=pubsub"), with) },
     Store { name: "redis_unix", covers: &["redis+unix"], needs: Needs::Redis, check: |p, with| on(p, &redis_unix(), with) },
     Store { name: "redis_tls", covers: &["rediss"], needs: Needs::Openssl, check: |p, with| on(p, &redis_tls(), with) },
+    Store { name: "redis_acl", covers: &[], needs: Needs::Redis, check: |p, with| on(p, &redis_acl("tenure", ""), with) },
+    Store {
+        name: "redis_plain_acl",
+        covers: &[],
+        needs: Needs::Redis,
+        check: |p, with| on(p, &redis_acl("tenure-plain", "?layout=plain"), with),
+    },
+    Store { name: "sentinel_acl", covers: &[], needs: Needs::Redis, check: |p, with| on(p, &sentinel_acl(), with) },
+    Store { name: "cluster_acl", covers: &[], needs: Needs::Redis, check: |p, with| on(p, &cluster_acl(), with) },
+    Store { name: "sentinel", covers: &["redis+sentinel"], needs: Needs::Redis, check: |p, with| on(p, &sentinel(""), with) },
+    Store { name: "sentinel_plain", covers: &[], needs: Needs::Redis, check: |p, with| on(p, &sentinel("?layout=plain"), with) },
+    Store { name: "sentinel_sync", covers: &[], needs: Needs::Redis, check: |p, with| on(p, &sentinel("?sync=2"), with) },
+    Store {
+        name: "sentinel_tls",
+        covers: &["rediss+sentinel"],
+        needs: Needs::Openssl,
+        check: |p, with| on(p, &sentinel_tls(), with),
+    },
+    Store { name: "cluster", covers: &["redis+cluster"], needs: Needs::Redis, check: |p, with| on(p, &cluster(""), with) },
+    Store { name: "cluster_plain", covers: &[], needs: Needs::Redis, check: |p, with| on(p, &cluster("?layout=plain"), with) },
+    Store { name: "cluster_shards", covers: &[], needs: Needs::Redis, check: |p, with| on(p, &cluster("?wake=pubsub"), with) },
+    Store {
+        name: "cluster_pubsub",
+        covers: &[],
+        needs: Needs::Redis,
+        check: |p, with| on(p, &cluster("?wake=pubsub&sharded=off"), with),
+    },
+    Store {
+        name: "cluster_tls",
+        covers: &["rediss+cluster"],
+        needs: Needs::Openssl,
+        check: |p, with| on(p, &cluster_tls(), with),
+    },
 ];
 
 fn on(property: &Property, url: &str, with: fn(Subject) -> Subject) {
-    property.run(&with(Subject::url(url, LEASE)));
+    // The users of the documentation may lock nothing else.
+    property.run(&with(Subject::url(url, LEASE).under("app:")));
 }
 
 fn sqlite() -> String {
@@ -67,6 +105,71 @@ fn redis_tls() -> String {
         (tls_server(dir.path()), dir)
     });
     format!("rediss://127.0.0.1:{}?ca={}", server.port, dir.path().join("ca.crt").display())
+}
+
+fn sentinel(options: &str) -> String {
+    static SET: OnceLock<SentinelSet> = OnceLock::new();
+    format!("{}{options}", SET.get_or_init(SentinelSet::start).url())
+}
+
+fn cluster(options: &str) -> String {
+    static CLUSTER: OnceLock<Cluster> = OnceLock::new();
+    format!("{}{options}", CLUSTER.get_or_init(Cluster::start).url())
+}
+
+/// An authority of our own, and what a client that must show who it is says in its URL.
+fn mutual_tls() -> &'static (tempfile::TempDir, String) {
+    static DIR: OnceLock<(tempfile::TempDir, String)> = OnceLock::new();
+    DIR.get_or_init(|| {
+        let dir = tempfile::tempdir().expect("a directory");
+        certificates(dir.path(), "IP:127.0.0.1");
+        let file = |name: &str| dir.path().join(name).display().to_string();
+        let options = format!("?ca={}&cert={}&key={}", file("ca.crt"), file("client.crt"), file("client.key"));
+        (dir, options)
+    })
+}
+
+fn sentinel_tls() -> String {
+    static SET: OnceLock<SentinelSet> = OnceLock::new();
+    let (dir, options) = mutual_tls();
+    let setup = || Setup::default().mutual_tls(dir.path());
+    format!("{}{options}", SET.get_or_init(|| SentinelSet::of(setup(), setup())).url())
+}
+
+fn cluster_tls() -> String {
+    static CLUSTER: OnceLock<Cluster> = OnceLock::new();
+    let (dir, options) = mutual_tls();
+    format!("{}{options}", CLUSTER.get_or_init(|| Cluster::of(Setup::default().mutual_tls(dir.path()))).url())
+}
+
+const ADMIN: Login = Login { user: "admin", pass: "for-the-servers" };
+
+/// Logged in as a user of the documentation, who has no rights but those of its line there.
+fn redis_acl(user: &str, options: &str) -> String {
+    documented_user(user, &mut server().raw());
+    format!("redis://{user}:{PASSWORD}@127.0.0.1:{}{options}", server().port)
+}
+
+fn sentinel_acl() -> String {
+    static SET: OnceLock<SentinelSet> = OnceLock::new();
+    let set = SET.get_or_init(|| {
+        let set = SentinelSet::with_logins(ADMIN, Login { user: "admin", pass: "for-the-sentinels" });
+        set.servers.iter().for_each(|server| documented_user("tenure", &mut server.raw()));
+        set.sentinels.iter().for_each(|sentinel| documented_user("tenure-sentinel", &mut sentinel.raw()));
+        set
+    });
+    let url = set.url().replace("://", &format!("://tenure:{PASSWORD}@"));
+    format!("{url}?sentinel_user=tenure-sentinel&sentinel_pass={PASSWORD}")
+}
+
+fn cluster_acl() -> String {
+    static CLUSTER: OnceLock<Cluster> = OnceLock::new();
+    let cluster = CLUSTER.get_or_init(|| {
+        let cluster = Cluster::with_login(ADMIN);
+        cluster.nodes.iter().for_each(|node| documented_user("tenure-cluster", &mut node.raw()));
+        cluster
+    });
+    cluster.url().replace("://", &format!("://tenure-cluster:{PASSWORD}@"))
 }
 
 fn main() {

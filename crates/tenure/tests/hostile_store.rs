@@ -59,6 +59,10 @@ impl Backend for Moody {
         Capabilities { watch_first: self.watch_first, ..self.inner.capabilities() }
     }
 
+    fn partition(&self, resource: &Resource) -> u32 {
+        self.inner.partition(resource)
+    }
+
     async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
         self.acquired.fetch_add(1, Ordering::SeqCst);
         if self.acquire_fails.load(Ordering::SeqCst) {

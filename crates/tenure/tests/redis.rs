@@ -58,6 +58,7 @@ fn main() {
             try_lock_survives_a_stale_connection;
         Openssl:
             tls_is_verified
+            a_server_that_asks_who_we_are_is_told
             a_tls_server_that_is_killed_is_unavailable
             tls_never_falls_back;
     })

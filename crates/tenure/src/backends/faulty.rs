@@ -75,6 +75,10 @@ impl Backend for Faulty {
         self.inner.capabilities()
     }
 
+    fn partition(&self, resource: &Resource) -> u32 {
+        self.inner.partition(resource)
+    }
+
     async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
         self.through("acquiring", self.inner.acquire(claim)).await
     }

@@ -116,13 +116,19 @@ impl Backend for Memory {
             token_blocks: true,
             queues: true,
             watch_first: true,
+            fails_over: false,
             safety: Safety {
                 holder_pause: Survival::FenceOnly,
                 store_restart: Survival::Together,
                 power_loss: Survival::Together,
+                failover: Survival::Together,
                 clock_jump: Survival::Lock,
             },
         }
+    }
+
+    fn partition(&self, _: &Resource) -> u32 {
+        0
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Attempt> {

@@ -47,6 +47,11 @@ impl Backend for Prefixed {
         self.inner.capabilities()
     }
 
+    fn partition(&self, resource: &Resource) -> u32 {
+        // A name that is too long with the prefix is held by nobody.
+        self.under(resource).map_or(0, |resource| self.inner.partition(&resource))
+    }
+
     async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
         self.inner.acquire(&self.claim(claim)?).await
     }

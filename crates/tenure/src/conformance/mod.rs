@@ -194,11 +194,18 @@ impl Subject {
         self
     }
 
+    /// The same with names that start so, for a store that allows no others.
+    #[must_use]
+    pub fn under(mut self, prefix: &str) -> Self {
+        prefix.clone_into(&mut self.prefix);
+        self
+    }
+
     /// The same with names that no other run uses.
     fn fresh(&self) -> Self {
         static RUNS: AtomicU64 = AtomicU64::new(0);
         let run = RUNS.fetch_add(1, Ordering::Relaxed);
-        Self { prefix: format!("t{}-{run}:", std::process::id()), ..self.clone() }
+        Self { prefix: format!("{}t{}-{run}:", self.prefix, std::process::id()), ..self.clone() }
     }
 
     pub(crate) fn lease(&self) -> Duration {
@@ -289,11 +296,16 @@ impl Peer {
 }
 
 /// Repeats a verb while its outcome is unknown.
-pub(crate) async fn sure<T, Fut: Future<Output = Result<T>>>(mut verb: impl FnMut() -> Fut) -> T {
+pub(crate) async fn sure<T, Fut: Future<Output = Result<T>>>(verb: impl FnMut() -> Fut) -> T {
+    sure_or_refused(verb).await.expect("an answer")
+}
+
+/// The same for a verb that may be refused.
+pub(crate) async fn sure_or_refused<T, Fut: Future<Output = Result<T>>>(mut verb: impl FnMut() -> Fut) -> Result<T> {
     for _ in 0..20 {
         match verb().await {
             Err(e) if e.is_transient() => tokio::time::sleep(Duration::from_millis(1)).await,
-            answer => return answer.expect("an answer"),
+            answer => return answer,
         }
     }
     panic!("no answer in twenty attempts")

@@ -1,6 +1,6 @@
 //! The keeper's loop: one timer, one inbox, and the calls under way.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
@@ -189,7 +189,12 @@ impl Task {
             return;
         }
         self.add_nearly_due(&mut batch, now);
-        for chunk in batch.chunks(BATCH) {
+        let mut parts = BTreeMap::<u32, Vec<u64>>::new();
+        for owner in batch {
+            let Some(entry) = self.entries.get(&owner) else { continue };
+            parts.entry(self.settings.backend.partition(&entry.hold.claim.resource)).or_default().push(owner);
+        }
+        for chunk in parts.values().flat_map(|part| part.chunks(BATCH)) {
             self.renew(chunk, now);
         }
     }

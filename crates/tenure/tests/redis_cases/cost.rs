@@ -6,8 +6,8 @@ use std::time::Duration;
 use redis::{Connection, cmd};
 use tokio::task::JoinSet;
 
-use super::layout::{block_on, connect};
 use crate::support::RedisServer;
+use crate::support::locker::{block_on, connect};
 
 /// Calls per command since the last reset. Commands inside of scripts are counted too.
 fn calls(raw: &mut Connection) -> BTreeMap<String, u64> {

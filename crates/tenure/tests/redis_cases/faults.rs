@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::cmd;
 use tenure::{Error, Fault, Locker, RetryPolicy};
 
-use super::layout::{block_on, connect};
+use crate::support::locker::{block_on, connect};
 use crate::support::{RedisServer, eventually};
 
 const CANARY: &str = "s3cr3t-canary";
@@ -213,6 +213,10 @@ pub(crate) fn unknown_options_are_refused_with_the_known_ones() {
             ("redis://127.0.0.1?lease=1s&lease=2s", "once"),
             ("rediss://127.0.0.1#insecure", "verified"),
             ("redis://127.0.0.1/x", "redis://"),
+            ("redis://127.0.0.1,127.0.0.2", "redis+cluster"),
+            ("redis://127.0.0.1?sharded=on", "sync_timeout"),
+            ("redis+sentinel://127.0.0.1/m?ca=/x", "sentinel_pass"),
+            ("redis+unix:relative", "redis+unix:///path"),
             ("redix://127.0.0.1", "redis:"),
         ] {
             let error = Locker::connect(url).await.expect_err(url);

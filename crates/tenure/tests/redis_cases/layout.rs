@@ -3,19 +3,12 @@
 use std::time::Duration;
 
 use redis::{Connection, cmd};
-use tenure::{Locker, Token};
+use tenure::Token;
 
+use crate::support::locker::{block_on, connect};
 use crate::support::{RedisServer, eventually};
 
 const JAVA: &str = "11111111-1111-1111-1111-111111111111:1";
-
-pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Runtime::new().expect("a runtime").block_on(future)
-}
-
-pub(crate) async fn connect(url: &str) -> Locker {
-    Locker::connect(url).await.expect("connected")
-}
 
 fn pttl(raw: &mut Connection, key: &str) -> i64 {
     cmd("PTTL").arg(key).query(raw).expect("asked")

@@ -1,15 +1,12 @@
 //! Restarts, hangs and broken connections under held and awaited locks.
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redis::cmd;
 use tenure::{LostReason, State};
 
-use super::layout::{block_on, connect};
+use crate::support::cable::Cable;
+use crate::support::locker::{block_on, connect};
 use crate::support::{RedisServer, signal};
 
 pub(crate) fn a_restart_wakes_waiters_and_tells_holders() {
@@ -141,47 +138,6 @@ pub(crate) fn try_lock_survives_a_stale_connection() {
             drop(guard);
         }
     });
-}
-
-/// A way to the server that can go dead without a word: what was connected stays so and hears nothing any more.
-struct Cable {
-    port: u16,
-    /// Connections with a smaller number are dead.
-    dead_below: Arc<AtomicUsize>,
-    connections: Arc<AtomicUsize>,
-}
-
-impl Cable {
-    fn to(server: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener.local_addr().expect("bound").port();
-        let (dead_below, connections) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let cable = Self { port, dead_below: Arc::clone(&dead_below), connections: Arc::clone(&connections) };
-        std::thread::spawn(move || {
-            while let Ok((near, _)) = listener.accept() {
-                let number = connections.fetch_add(1, Ordering::SeqCst);
-                let Ok(far) = TcpStream::connect(("127.0.0.1", server)) else { continue };
-                for (from, to) in [(near.try_clone(), far.try_clone()), (Ok(far), Ok(near))] {
-                    let (mut from, mut to) = (from.expect("cloned"), to.expect("cloned"));
-                    let dead_below = Arc::clone(&dead_below);
-                    std::thread::spawn(move || {
-                        let mut buffer = [0; 4096];
-                        while let Ok(n) = from.read(&mut buffer) {
-                            let dead = number < dead_below.load(Ordering::SeqCst);
-                            if n == 0 || !dead && to.write_all(&buffer[..n]).is_err() {
-                                break;
-                            }
-                        }
-                    });
-                }
-            }
-        });
-        cable
-    }
-
-    fn cut(&self) {
-        self.dead_below.store(self.connections.load(Ordering::SeqCst), Ordering::SeqCst);
-    }
 }
 
 pub(crate) fn a_connection_that_went_dead_without_a_word_is_replaced() {

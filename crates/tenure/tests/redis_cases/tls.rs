@@ -1,10 +1,10 @@
 //! `rediss:` is verified, always, and never falls back to plain text.
 
 use redis::cmd;
-use tenure::{Fault, Locker};
+use tenure::{Error, Fault, Locker};
 
-use super::layout::{block_on, connect};
-use crate::support::tls::{certificates, tls_server};
+use crate::support::locker::{block_on, connect};
+use crate::support::tls::{certificates, mutual_tls_server, tls_server};
 use crate::support::{RedisServer, eventually};
 
 pub(crate) fn tls_is_verified() {
@@ -67,5 +67,34 @@ pub(crate) fn a_tls_server_that_is_killed_is_unavailable() {
         let error = asked.await.expect("no panic").expect_err("nobody there");
         assert!(error.is_transient(), "{error}");
         drop(guard);
+    });
+}
+
+pub(crate) fn a_server_that_asks_who_we_are_is_told() {
+    let (dir, strange) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    certificates(dir.path(), "IP:127.0.0.1");
+    certificates(strange.path(), "IP:127.0.0.1");
+    let server = mutual_tls_server(dir.path());
+    let file = |name: &str| dir.path().join(name).display().to_string();
+    let url = format!("rediss://127.0.0.1:{}?timeout=5s&ca={}", server.port, file("ca.crt"));
+    let own = format!("cert={}&key={}", file("client.crt"), file("client.key"));
+    let strange = |name: &str| strange.path().join(name).display().to_string();
+    block_on(async {
+        let locker = connect(&format!("{url}&{own}")).await;
+        locker.mutex("L").lock().await.expect("locked").release().await.expect("given back");
+        let unknown = format!("cert={}&key={}", strange("client.crt"), strange("client.key"));
+        for url in [url.clone(), format!("{url}&{unknown}")] {
+            let refused = Locker::connect(&url).await.expect_err("a stranger");
+            assert_eq!((refused.fault(), refused.is_transient()), (Some(Fault::Tls), false), "{refused}");
+        }
+        for (options, word) in [
+            (format!("cert={}", file("client.crt")), "both, or none"),
+            (format!("key={}", file("client.key")), "both, or none"),
+            (format!("cert={}&key=/no/such/file", file("client.crt")), "/no/such/file"),
+            (format!("cert={0}&key={0}", file("client.crt")), "PEM"),
+        ] {
+            let error = Locker::connect(&format!("{url}&{options}")).await.expect_err(&options);
+            assert!(matches!(error, Error::Config { .. }) && error.to_string().contains(word), "{options}: {error}");
+        }
     });
 }

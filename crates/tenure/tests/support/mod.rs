@@ -1,7 +1,10 @@
 //! Real servers for tests: started on free loopback ports, stopped on drop. What is not installed is skipped visibly.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
+pub(crate) mod acl;
+pub(crate) mod cable;
 pub(crate) mod cluster;
+pub(crate) mod locker;
 pub(crate) mod sentinel;
 pub(crate) mod server;
 pub(crate) mod tls;
@@ -91,11 +94,23 @@ macro_rules! tests {
     ($($needs:ident: $($name:ident)*;)*) => {
         vec![$($($crate::support::Test::new(stringify!($name), $crate::support::Needs::$needs, $name),)*)*]
     };
+    ($($needs:ident in $module:ident: $($name:ident)*;)*) => {
+        vec![$($($crate::support::Test::new(
+            concat!(stringify!($module), "::", stringify!($name)),
+            $crate::support::Needs::$needs,
+            $module::$name,
+        ),)*)*]
+    };
 }
 
 /// Runs tests. Where a server is missing its tests count as ignored and a line says so; with `TENURE_TEST_ALL` set, as
 /// the project's own test command does, a missing server is a failure.
 pub(crate) fn run(tests: Vec<Test>) -> ! {
+    // RUST_LOG=tenure=debug shows what the library thinks.
+    tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_writer(std::io::stderr)
+        .init();
     let mut arguments = Arguments::from_args();
     // Most of these wait for servers and leases, not for the processor.
     arguments.test_threads = arguments.test_threads.or(Some(10));

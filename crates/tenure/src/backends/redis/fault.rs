@@ -4,10 +4,60 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use crate::error::{Error, Fault};
 
-pub(crate) const NAME: &str = "redis";
+pub(super) const NAME: &str = "redis";
+
+/// A call without an answer, and what that says of the server.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) error: Error,
+    pub(super) cause: Cause,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// Another server has this slot.
+    Moved(String),
+    /// Another server is about to have this slot, and has this key already.
+    Ask(String),
+    /// The server is gone, or serves no more.
+    Lost,
+    Other,
+}
+
+impl Failure {
+    pub(super) fn of(doing: &str, e: &RedisError) -> Self {
+        let cause = match (e.kind(), e.redirect_node()) {
+            (ErrorKind::Server(ServerErrorKind::Moved), Some((to, _))) => Cause::Moved(to.to_owned()),
+            (ErrorKind::Server(ServerErrorKind::Ask), Some((to, _))) => Cause::Ask(to.to_owned()),
+            (ErrorKind::Server(ServerErrorKind::ClusterDown | ServerErrorKind::MasterDown), _) => Cause::Lost,
+            (ErrorKind::Server(ServerErrorKind::BusyLoading), _) => Cause::Lost,
+            _ if is_broken(e) => Cause::Lost,
+            _ => Cause::Other,
+        };
+        Self { error: sort(doing, e), cause }
+    }
+
+    pub(super) fn lost(error: Error) -> Self {
+        Self { error, cause: Cause::Lost }
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        failure.error
+    }
+}
+
+/// Whether a new connection is needed; a demoted server may have a successor under the same name.
+pub(super) fn is_broken(e: &RedisError) -> bool {
+    e.is_unrecoverable_error()
+        || e.is_connection_dropped()
+        || e.is_io_error()
+        || e.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
+}
 
 /// Sorts an error. Nothing here is ever "busy": that is an answer, not an error.
-pub(crate) fn sort(doing: &str, e: &RedisError) -> Error {
+fn sort(doing: &str, e: &RedisError) -> Error {
     let (fault, transient) = kind(e);
     // redis-rs keeps credentials out of its errors; a server echoes none.
     let detail = e.to_string();
@@ -28,7 +78,9 @@ fn kind(e: &RedisError) -> (Fault, bool) {
         ErrorKind::Io => (Fault::Connection, true),
         ErrorKind::Server(S::BusyLoading) => (Fault::Loading, true),
         ErrorKind::Server(S::ReadOnly) => (Fault::ReadOnly, true),
-        ErrorKind::Server(S::MasterDown | S::ClusterDown | S::TryAgain) => (Fault::Connection, true),
+        ErrorKind::Server(S::MasterDown | S::ClusterDown) => (Fault::Connection, true),
+        ErrorKind::Server(S::TryAgain) => (Fault::Moving, true),
+        ErrorKind::Server(S::Moved | S::Ask) => (Fault::Clustered, false),
         ErrorKind::Server(S::NoPerm) => (Fault::Denied, false),
         ErrorKind::Server(_) | ErrorKind::Extension => by_words(e.code().unwrap_or_default(), &text),
         ErrorKind::RESP3NotSupported => (Fault::Protocol, false),
@@ -56,5 +108,5 @@ fn by_words(code: &str, text: &str) -> (Fault, bool) {
 }
 
 fn is_tls(text: &str) -> bool {
-    ["certificate", "TLS", "tls", "CorruptMessage", "InvalidContentType"].iter().any(|word| text.contains(word))
+    ["certificate", "TLS", "tls", "CorruptMessage", "InvalidContentType", "fatal alert"].iter().any(|word| text.contains(word))
 }

@@ -1,5 +1,7 @@
 //! Who holds what.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::join_all;
@@ -8,6 +10,8 @@ use redis::{Value, cmd};
 use super::Redis;
 use super::fault::NAME;
 use super::keys::{self, Layout};
+use super::link::Link;
+use super::question::Question;
 use super::reply::{array, int, text, token_of, unexpected};
 use crate::backend::{Holder, State};
 use crate::error::{Error, Fault, Result};
@@ -15,19 +19,21 @@ use crate::name::{OwnerId, Resource, Token};
 
 impl Redis {
     pub(super) async fn state(&self, name: &Resource) -> Result<State> {
+        let slot = self.router.slot(name)?;
         let keys = [name.as_str(), &self.layout.token(name), &keys::note(name)];
         let mut subscribers = cmd("PUBSUB");
-        subscribers.arg("NUMSUB").arg(self.layout.channel(name));
+        let sharded = self.router.shared.sharded.load(Ordering::Relaxed);
+        subscribers.arg(if sharded { "SHARDNUMSUB" } else { "NUMSUB" }).arg(self.layout.channel(name));
         let (answer, waiting) = tokio::join!(
-            self.link.eval("inspecting", &self.scripts.inspect, &keys, &[]),
-            self.link.command("counting subscribers", &subscribers)
+            self.eval("inspecting", slot, &self.scripts.inspect, &keys, &[]),
+            self.router.ask("counting subscribers", slot, Question::Command(&subscribers))
         );
-        let answer = array(answer?, "inspecting")?;
+        let answer = array(answer?.value, "inspecting")?;
         let [left, token, note, holders @ ..] = &*answer else { return Err(unexpected("inspecting")) };
         let fence = token_of(token);
         let holders = self.holders(left, fence, note, holders).await;
         // Only subscribed processes are seen, and a server may not tell.
-        let waiting = waiting.ok().and_then(|v| match v {
+        let waiting = waiting.ok().and_then(|answer| match answer.value {
             Value::Array(pair) => pair.get(1).and_then(int).and_then(|n| u32::try_from(n).ok()),
             Value::Map(pairs) => pairs.first().and_then(|(_, n)| int(n)).and_then(|n| u32::try_from(n).ok()),
             _ => None,
@@ -58,10 +64,11 @@ impl Redis {
     /// What the client of an owner said of itself.
     async fn about(&self, owner: &str) -> Option<String> {
         let owner: OwnerId = owner.parse().ok()?;
+        let key = keys::client(owner.client);
         let mut get = cmd("GET");
-        get.arg(keys::client(owner.client));
-        let answer = self.link.command("reading a client's record", &get).await.ok()?;
-        text(&answer).map(str::to_owned)
+        get.arg(&key);
+        let answer = self.router.ask("reading a client's record", self.router.slot_of_key(&key), Question::Command(&get)).await;
+        text(&answer.ok()?.value).map(str::to_owned)
     }
 
     /// The names of held locks under a prefix: those that look like one. There is no index; this reads all key names.
@@ -72,29 +79,39 @@ impl Redis {
             Layout::Plain => (keys::glob(&format!("{}:", self.layout.token_prefix())), "string"),
         };
         let mut names = Vec::new();
+        for link in self.router.masters().await? {
+            for key in self.scan(&link, &pattern, kind).await? {
+                let name = match self.layout {
+                    Layout::Redisson => Some(&*key),
+                    Layout::Plain => keys::unprefixed(self.layout.token_prefix(), &key).filter(|n| n.starts_with(prefix)),
+                };
+                // What cannot be a lock here is none.
+                names.extend(name.and_then(|n| Resource::new(n).ok()).filter(|n| self.router.slot(n).is_ok()));
+            }
+        }
+        names.sort();
+        // SCAN may tell a key twice, and so may two servers while it moves.
+        names.dedup();
+        Ok(names)
+    }
+
+    /// All keys of one server that match.
+    async fn scan(&self, link: &Arc<Link>, pattern: &str, kind: &str) -> Result<Vec<String>> {
+        let mut keys = Vec::new();
         let mut cursor = "0".to_owned();
         loop {
             let mut scan = cmd("SCAN");
-            scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(1000).arg("TYPE").arg(kind);
-            let answer = array(self.bounded("listing", self.link.command("listing", &scan)).await?, "listing")?;
+            scan.arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1000).arg("TYPE").arg(kind);
+            let ask = async { Ok(link.ask("listing", Question::Command(&scan), false).await?.value) };
+            let answer = array(self.bounded("listing", ask).await?, "listing")?;
             let [next, Value::Array(found)] = &*answer else { return Err(unexpected("listing")) };
-            for key in found.iter().filter_map(text) {
-                let name = match self.layout {
-                    Layout::Redisson => Some(key),
-                    Layout::Plain => keys::unprefixed(self.layout.token_prefix(), key).filter(|n| n.starts_with(prefix)),
-                };
-                names.extend(name.and_then(|n| Resource::new(n).ok()));
-            }
+            keys.extend(found.iter().filter_map(text).map(str::to_owned));
             match text(next) {
-                Some("0") => break,
+                Some("0") => return Ok(keys),
                 Some(next) => next.clone_into(&mut cursor),
                 None => return Err(unexpected("listing")),
             }
         }
-        names.sort();
-        // SCAN may tell a key twice.
-        names.dedup();
-        Ok(names)
     }
 
     /// Bounds one of many round trips.

@@ -1,152 +1,177 @@
 //! The connection to one server: commands and pushes over one multiplexed RESP3 connection, made anew when it breaks.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, PushInfo, PushKind, RedisError, ServerErrorKind, Value, cmd};
-use tokio::runtime::Handle;
+use redis::{AsyncConnectionConfig, Client, RedisResult, Value, cmd};
+use tokio::sync::Notify;
 use tracing::debug;
 
-use super::fault::{NAME, sort};
-use super::keys::Layout;
-use super::reply::text;
-use super::scripts::Source;
+use super::fault::{Failure, NAME, is_broken};
+use super::question::Question;
+use super::replicas::Sync;
+use super::reply::{field, text};
+use super::rounds::Rounds;
+use super::sentinel::Sentinels;
+use super::shared::{Shared, Wake, lock};
 use crate::error::{Error, Fault, Result};
-use crate::name::{OwnerId, Resource};
 use crate::retry::jitter;
-use crate::signal::{Hub, Signal};
-
-/// How waiters are woken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wake {
-    /// `CLIENT TRACKING`: the busy answer itself has read the key, so any change of it is pushed, whoever makes it.
-    Tracking,
-    /// The channel of the lock: costs a subscription, and hears only of those who publish.
-    PubSub,
-}
-
-/// A wait that lasts longer than this becomes visible to others through a subscription.
-const VISIBLE_AFTER: Duration = Duration::from_millis(500);
 
 /// A server that has not answered for this long is not just slow.
 const HICCUP: Duration = Duration::from_millis(200);
 
-pub(crate) struct Link {
-    me: Weak<Self>,
-    client: Client,
-    timeout: Duration,
-    layout: Layout,
-    /// `None`: tracking where the server allows it.
-    wanted: Option<Wake>,
-    runtime: Handle,
-    hub: Hub,
+/// Where a link's server is.
+pub(super) enum Place {
+    /// Always there.
+    Fixed(Box<Client>),
+    /// Where the sentinels say that the master is. A replica will not do.
+    Master(Arc<Sentinels>),
+}
+
+impl Place {
+    async fn client(&self) -> Result<Client, Failure> {
+        match self {
+            Self::Fixed(client) => Ok((**client).clone()),
+            Self::Master(sentinels) => sentinels.master().await.map_err(Failure::lost),
+        }
+    }
+}
+
+pub(super) struct Link {
+    pub(super) me: Weak<Self>,
+    place: Place,
+    pub(super) shared: Arc<Shared>,
     live: Mutex<Option<Live>>,
+    /// Ends the calls under way, also those that are yet to be connected.
+    over: Mutex<Arc<Over>>,
     connecting: tokio::sync::Mutex<()>,
-    connections: AtomicU64,
+    /// Where the last connection was to go, for those who hear that the master is elsewhere.
+    dialled: Mutex<String>,
     /// Calls in a row that were cut off.
     cut_off: AtomicU64,
-    /// Names whose channels the present connection is subscribed to. Held while the server is told, so only with a
-    /// limit: a new connection waits for it.
-    subscribed: tokio::sync::Mutex<HashSet<String>>,
-    /// Names that somebody waits for, since when.
-    waits: Mutex<HashMap<String, (OwnerId, Instant)>>,
+    /// The names to whose channels a connection is subscribed. Held while the server is told, so only with a limit.
+    pub(super) subscribed: tokio::sync::Mutex<(u64, HashSet<String>)>,
+    /// Sharded channels that we have said we leave.
+    pub(super) leaving: Mutex<HashSet<String>>,
 }
 
 /// A connection that worked when last heard of.
 #[derive(Clone)]
-struct Live {
-    connection: MultiplexedConnection,
-    id: u64,
-    wake: Wake,
+pub(super) struct Live {
+    pub(super) connection: MultiplexedConnection,
+    pub(super) id: u64,
+    pub(super) wake: Wake,
+    waits: Arc<Rounds<u32>>,
+}
+
+/// What a server said, and where.
+pub(super) struct Answer {
+    pub(super) value: Value,
+    pub(super) link: Arc<Link>,
+    live: Live,
+}
+
+impl Answer {
+    /// How the one who asked is woken if it waits.
+    pub(super) fn wake(&self) -> Wake {
+        self.live.wake
+    }
+
+    /// Makes sure that enough replicas have what was written. `WAIT` speaks of what its own connection has written, and
+    /// holds up what is sent after it; so one serves all who wrote before it, and replicas that hang cost everybody one
+    /// wait, not one each.
+    pub(super) async fn synced(&self, doing: &str, sync: Sync) -> Result<()> {
+        let Self { link, live, .. } = self;
+        let wait = async {
+            let (mut connection, wait) = (live.connection.clone(), sync.wait());
+            link.until_over(doing, link.flight(doing, live.id, wait.query_async::<u32>(&mut connection))).await
+        };
+        sync.check(doing, live.waits.share(wait).await?)
+    }
 }
 
 impl Link {
     /// A link that connects when it is first used.
-    pub(crate) fn new(client: Client, timeout: Duration, layout: Layout, wanted: Option<Wake>) -> Arc<Self> {
-        Arc::new_cyclic(|me: &Weak<Self>| {
-            let on_last = {
-                let me = Weak::clone(me);
-                move |name: &str| {
-                    if let Some(link) = me.upgrade() {
-                        link.stopped_listening(name);
-                    }
-                }
-            };
-            Self {
-                me: Weak::clone(me),
-                client,
-                timeout,
-                layout,
-                wanted,
-                runtime: Handle::current(),
-                hub: Hub::with_on_last(on_last),
-                live: Mutex::default(),
-                connecting: tokio::sync::Mutex::default(),
-                connections: AtomicU64::new(0),
-                cut_off: AtomicU64::new(0),
-                subscribed: tokio::sync::Mutex::default(),
-                waits: Mutex::default(),
-            }
-        })
+    pub(super) fn new(place: Place, shared: &Arc<Shared>) -> Arc<Self> {
+        let link = Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            place,
+            shared: Arc::clone(shared),
+            live: Mutex::default(),
+            over: Mutex::default(),
+            connecting: tokio::sync::Mutex::default(),
+            dialled: Mutex::default(),
+            cut_off: AtomicU64::new(0),
+            subscribed: tokio::sync::Mutex::default(),
+            leaving: Mutex::default(),
+        });
+        shared.add(Arc::downgrade(&link));
+        link
     }
 
     /// Connects if need be, and says how waiters are woken.
-    pub(crate) async fn connect(&self) -> Result<Wake> {
-        Ok(self.connected().await?.wake)
+    pub(super) async fn connect(&self) -> Result<Wake, Failure> {
+        Ok(self.until_over("connecting", self.connected()).await?.wake)
     }
 
-    /// Counts the connections made so far: a server on a new one may have lost what it was told before.
-    pub(crate) fn connections(&self) -> u64 {
-        self.connections.load(Ordering::Relaxed)
-    }
-
-    /// Runs a script by its hash, or by its text if the server does not know it.
-    pub(crate) async fn eval(&self, doing: &str, script: &Source, keys: &[&str], args: &[&str]) -> Result<Value> {
-        let call = |verb: &str, body: &str| {
-            let mut call = cmd(verb);
-            call.arg(body).arg(keys.len()).arg(keys).arg(args);
-            call
+    /// Asks once. With `asking`, also for a slot that has yet to arrive at this server.
+    pub(super) async fn ask(self: &Arc<Self>, doing: &str, question: Question<'_>, asking: bool) -> Result<Answer, Failure> {
+        let call = async {
+            let live = self.connected().await?;
+            let mut connection = live.connection.clone();
+            let value = self.flight(doing, live.id, question.put(&mut connection, asking)).await?;
+            Ok(Answer { value, link: Arc::clone(self), live })
         };
-        self.attempt(doing, async |connection| match call("EVALSHA", &script.hash).query_async(connection).await {
-            Err(e) if e.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                call("EVAL", &script.text).query_async(connection).await
-            }
-            answer => answer,
-        })
-        .await
+        let answer = self.until_over(doing, call).await?;
+        if let Value::Push { .. } = answer.value {
+            self.abandon(answer.live.id);
+            return Err(given_up(doing));
+        }
+        Ok(answer)
     }
 
-    /// Runs one command.
-    pub(crate) async fn command(&self, doing: &str, command: &Cmd) -> Result<Value> {
-        self.attempt(doing, async |connection| command.query_async(connection).await).await
+    /// Sees a call to its end, unless the link ends all calls before: then no answer is believed, as it may be another's.
+    async fn until_over<T>(&self, doing: &str, call: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        let over = Arc::clone(&lock(&self.over));
+        let answer = tokio::select! {
+            biased;
+            () = over.wait() => return Err(given_up(doing)),
+            answer = call => answer,
+        };
+        if over.is_set() { Err(given_up(doing)) } else { answer }
     }
 
-    async fn attempt(
-        &self,
-        doing: &str,
-        call: impl AsyncFnOnce(&mut MultiplexedConnection) -> redis::RedisResult<Value>,
-    ) -> Result<Value> {
-        let mut live = self.connected().await?;
-        let flight = Flight { link: self, id: live.id, took_off: Instant::now(), landed: false };
-        let answer = call(&mut live.connection).await;
+    /// Sees a call over one connection to its end.
+    async fn flight<T>(&self, doing: &str, id: u64, call: impl Future<Output = RedisResult<T>>) -> Result<T, Failure> {
+        let flight = Flight { link: self, id, took_off: Instant::now(), landed: false };
+        let answer = call.await;
         flight.land();
         answer.map_err(|e| {
             if is_broken(&e) {
-                self.discard(live.id);
+                self.discard(id);
             }
-            sort(doing, &e)
+            Failure::of(doing, &e)
         })
     }
 
-    fn live(&self) -> MutexGuard<'_, Option<Live>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn live(&self) -> MutexGuard<'_, Option<Live>> {
+        lock(&self.live)
     }
 
-    async fn connected(&self) -> Result<Live> {
+    /// How waiters are woken, if there is a connection that has not been heard to break.
+    pub(super) fn wake(&self) -> Option<Wake> {
+        self.live().as_ref().map(|live| live.wake)
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        self.live().is_some()
+    }
+
+    async fn connected(&self) -> Result<Live, Failure> {
         if let Some(live) = self.live().clone() {
             return Ok(live);
         }
@@ -154,14 +179,14 @@ impl Link {
         if let Some(live) = self.live().clone() {
             return Ok(live);
         }
-        let id = self.connections.fetch_add(1, Ordering::Relaxed);
-        if id > 0 {
+        let id = self.shared.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        if id > 1 {
             // All clients of a server that dropped them would come back in the same millisecond.
             tokio::time::sleep(jitter(Duration::from_millis(20))).await;
         }
         let me = Weak::clone(&self.me);
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.timeout))
+            .set_connection_timeout(Some(self.shared.timeout))
             // On purpose none: the engine bounds every call, and a call that it cuts off ends the connection.
             .set_response_timeout(None)
             .set_push_sender(move |push| {
@@ -170,146 +195,121 @@ impl Link {
                 }
                 Ok::<(), ()>(())
             });
-        let connect = self.client.get_multiplexed_async_connection_with_config(&config);
-        let mut connection = connect.await.map_err(|e| sort("connecting", &e))?;
+        let client = self.place.client().await?;
+        let address = client.get_connection_info().addr().to_string();
+        lock(&self.dialled).clone_from(&address);
+        let connect = client.get_multiplexed_async_connection_with_config(&config);
+        let mut connection = connect.await.map_err(|e| Failure::of("connecting", &e))?;
+        if let Place::Master(_) = self.place {
+            must_be_master(&mut connection, &address).await?;
+        }
         let wake = self.start_pushes(&mut connection).await?;
-        let live = Live { connection, id, wake };
+        let live = Live { connection, id, wake, waits: Arc::default() };
         *self.live() = Some(live.clone());
-        debug!(connection = id, ?wake, "connected to redis");
+        lock(&self.leaving).clear();
+        self.cut_off.store(0, Ordering::Relaxed);
+        debug!(connection = id, address, ?wake, "connected to redis");
         // Nobody knows what was missed meanwhile.
-        self.hub.fire_all();
+        self.shared.hub.fire_all();
         Ok(live)
     }
 
-    async fn start_pushes(&self, connection: &mut MultiplexedConnection) -> Result<Wake> {
-        let mut subscribed = self.subscribed.lock().await;
-        subscribed.clear();
-        if self.wanted != Some(Wake::PubSub) {
-            // NOLOOP: our own writes are no news to us.
-            let answer = cmd("CLIENT").arg("TRACKING").arg("ON").arg("NOLOOP").query_async::<Value>(connection).await;
-            match answer {
-                Ok(_) => return Ok(Wake::Tracking),
-                Err(e) if is_broken(&e) || self.wanted.is_some() => return Err(sort("turning on CLIENT TRACKING", &e)),
-                Err(e) => debug!(error = %e, "no CLIENT TRACKING here; waiters subscribe"),
+    async fn start_pushes(&self, connection: &mut MultiplexedConnection) -> Result<Wake, Failure> {
+        let wanted = self.shared.wanted;
+        if wanted == Some(Wake::PubSub) {
+            return Ok(Wake::PubSub);
+        }
+        // NOLOOP: our own writes are no news to us.
+        match cmd("CLIENT").arg("TRACKING").arg("ON").arg("NOLOOP").query_async::<Value>(connection).await {
+            Ok(_) => Ok(Wake::Tracking),
+            Err(e) if is_broken(&e) || wanted.is_some() => Err(Failure::of("turning on CLIENT TRACKING", &e)),
+            Err(e) => {
+                debug!(error = %e, "no CLIENT TRACKING here; waiters subscribe");
+                Ok(Wake::PubSub)
             }
         }
-        let names: Vec<String> = self.hub.keys().iter().map(ToString::to_string).collect();
-        if !names.is_empty() {
-            let channels: Vec<String> = names.iter().filter_map(|n| Some(self.layout.channel(&Resource::new(n).ok()?))).collect();
-            connection.subscribe(channels).await.map_err(|e| sort("subscribing", &e))?;
-            subscribed.extend(names);
-        }
-        Ok(Wake::PubSub)
     }
 
-    fn discard(&self, id: u64) {
+    /// Uses a connection no more; calls under way may still be answered.
+    pub(super) fn discard(&self, id: u64) {
         let mut live = self.live();
         if live.as_ref().is_some_and(|live| live.id == id) {
             *live = None;
         }
     }
 
-    /// Ends the connection for good; calls under way fail.
-    pub(crate) fn close(&self) {
-        *self.live() = None;
+    /// Uses a connection no more and believes no answer that is still to come over it.
+    pub(super) fn abandon(&self, id: u64) {
+        self.discard(id);
+        std::mem::take(&mut *lock(&self.over)).set();
     }
 
-    fn on_push(&self, id: u64, push: &PushInfo) {
-        match push.kind {
-            PushKind::Invalidate => match push.data.first() {
-                Some(Value::Array(keys)) => keys.iter().filter_map(text).for_each(|name| self.hub.fire(name)),
-                // The whole database was emptied.
-                _ => self.hub.fire_all(),
-            },
-            PushKind::Message => {
-                // With tracking the same release has been told already; a subscription there only makes us visible.
-                let listens = self.live().as_ref().is_some_and(|live| live.wake == Wake::PubSub);
-                let names = push.data.first().and_then(text).and_then(|channel| self.layout.names_of_channel(channel));
-                if let (true, Some(names)) = (listens, names) {
-                    names.iter().for_each(|name| self.hub.fire(name));
-                }
-            }
-            PushKind::Disconnection => {
-                self.discard(id);
-                // Those who wait ask again, and so connect again, each with its own back-off.
-                self.hub.fire_all();
-            }
-            _ => {}
+    /// Ends the connection, and the calls under way.
+    pub(super) fn give_up(&self) {
+        let live = self.live().take();
+        self.abandon(live.map_or(0, |live| live.id));
+    }
+
+    /// The server is at another address now: what is under way to this one will not be answered by the one that counts.
+    pub(super) fn moved_to(&self, address: &str) {
+        if *lock(&self.dialled) != address {
+            self.give_up();
         }
-    }
-
-    /// Listens for changes of a name.
-    pub(crate) async fn listen(&self, name: &Resource) -> Result<Signal> {
-        let (signal, _) = self.hub.listen(name.as_str());
-        if self.connected().await?.wake == Wake::PubSub {
-            self.subscribe(name).await?;
-        }
-        Ok(signal)
-    }
-
-    /// Wakes those of this process who wait: the server does not tell us of our own writes.
-    pub(crate) fn wake(&self, name: &Resource) {
-        self.hub.fire(name.as_str());
-    }
-
-    /// Notes that an owner was told "busy" and will wait; says how long it may do so before it asks again.
-    pub(crate) fn waits(&self, name: &Resource, owner: OwnerId) -> Duration {
-        // Who does not listen has nothing that would forget it again.
-        if !self.hub.listens(name.as_str()) {
-            return 2 * VISIBLE_AFTER;
-        }
-        let visible = {
-            let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
-            let (who, since) = *waits.entry(name.as_str().to_owned()).or_insert_with(|| (owner, Instant::now()));
-            if who != owner {
-                waits.insert(name.as_str().to_owned(), (owner, Instant::now()));
-            }
-            who == owner && since.elapsed() >= VISIBLE_AFTER
-        };
-        if !visible {
-            return 2 * VISIBLE_AFTER;
-        }
-        let (Some(link), name) = (self.me.upgrade(), name.clone()) else { return 2 * VISIBLE_AFTER };
-        // Nobody needs to wait for this: it only lets `inspect` count us.
-        self.runtime.spawn(async move { drop(tokio::time::timeout(link.timeout, link.subscribe(&name)).await) });
-        10 * VISIBLE_AFTER
-    }
-
-    async fn subscribe(&self, name: &Resource) -> Result<()> {
-        let mut subscribed = self.subscribed.lock().await;
-        if subscribed.contains(name.as_str()) || !self.hub.listens(name.as_str()) {
-            return Ok(());
-        }
-        let Some(mut live) = self.live().clone() else {
-            return Err(Error::unavailable(NAME, "subscribing", Fault::Connection, "the connection broke"));
-        };
-        live.connection.subscribe(self.layout.channel(name)).await.map_err(|e| sort("subscribing", &e))?;
-        subscribed.insert(name.as_str().to_owned());
-        Ok(())
-    }
-
-    fn stopped_listening(&self, name: &str) {
-        self.waits.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
-        let might_be = self.subscribed.try_lock().map_or(true, |subscribed| subscribed.contains(name));
-        let (true, Some(link), Ok(name)) = (might_be, self.me.upgrade(), Resource::new(name)) else { return };
-        self.runtime.spawn(async move {
-            let mut subscribed = link.subscribed.lock().await;
-            // Somebody may have begun to listen again.
-            if link.hub.listens(name.as_str()) || !subscribed.remove(name.as_str()) {
-                return;
-            }
-            let live = link.live().clone();
-            if let Some(mut live) = live {
-                drop(tokio::time::timeout(link.timeout, live.connection.unsubscribe(link.layout.channel(&name))).await);
-            }
-        });
+        let (false, Some(link)) = (self.is_live(), self.me.upgrade()) else { return };
+        // Those who hold or wait should not be the first to find out where the server is now.
+        self.shared.runtime.spawn(async move { drop(link.connect().await) });
     }
 }
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The address, not the credentials.
-        f.debug_struct("Link").field("address", &self.client.get_connection_info().addr().to_string()).finish_non_exhaustive()
+        let address = match &self.place {
+            Place::Fixed(client) => client.get_connection_info().addr().to_string(),
+            Place::Master(sentinels) => format!("{sentinels:?}"),
+        };
+        f.debug_struct("Link").field("address", &address).finish_non_exhaustive()
+    }
+}
+
+fn given_up(doing: &str) -> Failure {
+    let detail = "the connection was given up before the answer";
+    Failure::lost(Error::unavailable(NAME, doing, Fault::Connection, detail))
+}
+
+/// A sentinel may be behind the times.
+async fn must_be_master(connection: &mut MultiplexedConnection, address: &str) -> Result<(), Failure> {
+    let hello: Value = cmd("HELLO").query_async(connection).await.map_err(|e| Failure::of("connecting", &e))?;
+    if field(&hello, "role").and_then(text) == Some("master") {
+        return Ok(());
+    }
+    let detail = format!("the sentinels name {address} as the master, which it is not (any more)");
+    Err(Failure::lost(Error::unavailable(NAME, "connecting", Fault::ReadOnly, detail)))
+}
+
+/// Tells all who wait for an answer that none is coming that could be believed.
+#[derive(Default)]
+struct Over {
+    flag: AtomicBool,
+    bell: Notify,
+}
+
+impl Over {
+    fn set(&self) {
+        self.flag.store(true, Ordering::Release);
+        self.bell.notify_waiters();
+    }
+
+    fn is_set(&self) -> bool {
+        self.flag.load(Ordering::Acquire)
+    }
+
+    async fn wait(&self) {
+        let mut bell = std::pin::pin!(self.bell.notified());
+        bell.as_mut().enable();
+        if !self.is_set() {
+            bell.await;
+        }
     }
 }
 
@@ -339,12 +339,4 @@ impl Drop for Flight<'_> {
             self.link.discard(self.id);
         }
     }
-}
-
-/// Whether a new connection is needed; a demoted server may have a successor under the same name.
-fn is_broken(e: &RedisError) -> bool {
-    e.is_unrecoverable_error()
-        || e.is_connection_dropped()
-        || e.is_io_error()
-        || e.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
 }

@@ -1,16 +1,30 @@
-//! Redis on its own: Redisson's lock layout, or the plain string lock, over one connection.
+//! Redis, wherever it runs: Redisson's lock layout, or the plain string lock.
 //!
-//! Each verb is one script, so taking a free lock is one round trip and giving it back another.
+//! Each verb is one script, so taking a free lock is one round trip and giving it back another. Who is asked is a
+//! [`route`]'s business.
 
+mod channels;
+mod cluster;
+mod dial;
 mod fault;
 mod inspect;
 mod keys;
 mod link;
 mod open;
+mod question;
+mod replicas;
 mod reply;
+mod rounds;
+mod route;
 mod scripts;
+mod sentinel;
+mod shared;
+mod slots;
+mod url;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -20,10 +34,14 @@ use tracing::warn;
 
 use self::fault::NAME;
 use self::keys::Layout;
-use self::link::{Link, Wake};
+use self::link::Answer;
 pub(crate) use self::open::open;
+use self::question::Question;
+use self::replicas::Sync;
 use self::reply::{array, is_redisson_field, text, token_of, unexpected};
-use self::scripts::Scripts;
+use self::route::Router;
+use self::scripts::{Scripts, Source};
+use self::shared::{Wake, lock};
 use crate::backend::{
     Attempt, Backend, Broken, Capabilities, Claim, Client, Queue, Reach, Released, Renewal, Safety, Scope, State, Survival,
 };
@@ -37,15 +55,18 @@ const RECORD_LIFE: Duration = Duration::from_secs(600);
 
 #[derive(Debug)]
 struct Redis {
-    link: Arc<Link>,
+    router: Arc<Router>,
     layout: Layout,
     scripts: &'static Scripts,
     /// In milliseconds; zero: for ever.
     token_idle: String,
+    /// Who else must have a grant before it counts.
+    sync: Option<Sync>,
+    fails_over: bool,
     client: Client,
     clock: Clock,
     timeout: Duration,
-    /// Until when the client's record lives, and over which connection it was written.
+    /// Until when the client's record lives, and how many connections had been made when it was written.
     record: Mutex<(Instant, u64)>,
     wake: Wake,
 }
@@ -57,17 +78,64 @@ impl Redis {
         let now = self.clock.now();
         let life = RECORD_LIFE.max(lease * 2);
         {
-            let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
-            let connection = self.link.connections();
-            if record.0 >= now.after(lease) && record.1 == connection {
+            let mut record = lock(&self.record);
+            let connections = self.router.shared.connections.load(Ordering::Relaxed);
+            if record.0 >= now.after(lease) && record.1 == connections {
                 return;
             }
-            *record = (now.after(life), connection);
+            *record = (now.after(life), connections);
         }
+        let key = keys::client(self.client.id);
         let mut set = cmd("SET");
-        set.arg(keys::client(self.client.id)).arg(&*self.client.about).arg("PX").arg(life.as_millis().to_string());
+        set.arg(&key).arg(&*self.client.about).arg("PX").arg(life.as_millis().to_string());
         // Only for those who ask who holds a lock: a lock does not fail for want of it.
-        drop(self.link.command("writing the client's record", &set).await);
+        drop(self.router.ask("writing the client's record", self.router.slot_of_key(&key), Question::Command(&set)).await);
+    }
+
+    async fn eval(&self, doing: &str, slot: u16, source: &Source, keys: &[&str], args: &[&str]) -> Result<Answer> {
+        self.router.ask(doing, slot, Question::Script { source, keys, args }).await
+    }
+
+    /// The command that tells those who listen.
+    fn publish(&self) -> &'static str {
+        if self.router.shared.sharded.load(Ordering::Relaxed) { "SPUBLISH" } else { "PUBLISH" }
+    }
+
+    /// Wakes those of this process who wait: the server does not tell us of our own writes.
+    fn wake(&self, name: &Resource) {
+        self.router.shared.hub.fire(name.as_str());
+    }
+
+    /// Extends holds whose names are in one slot.
+    async fn renew_slot(&self, slot: u16, claims: &[&Claim]) -> Result<Vec<Renewal>> {
+        let notes: Vec<String> = claims.iter().map(|c| keys::note(&c.resource)).collect();
+        let owners: Vec<[String; 2]> = claims.iter().map(|c| [c.owner.to_string(), c.lease_millis().to_string()]).collect();
+        let mut keys = Vec::with_capacity(claims.len());
+        let mut args = Vec::with_capacity(3 * claims.len());
+        for ((claim, note), [owner, lease]) in claims.iter().zip(&notes).zip(&owners) {
+            keys.push(claim.resource.as_str());
+            args.extend([&**owner, &**lease, if claim.note.is_some() { "1" } else { "0" }]);
+            if claim.note.is_some() {
+                keys.push(note);
+            }
+        }
+        let answer = match self.eval("renewing", slot, &self.scripts.renew, &keys, &args).await {
+            // While a slot moves, its keys are at two servers; each by itself is found.
+            Err(e) if e.fault() == Some(Fault::Moving) && claims.len() > 1 => {
+                let alone = claims.iter().map(|claim| Box::pin(self.renew_slot(slot, std::slice::from_ref(claim))));
+                return join_all(alone).await.into_iter().collect::<Result<Vec<_>>>().map(|all| all.concat());
+            }
+            answer => answer?,
+        };
+        if let Some(sync) = self.sync {
+            answer.synced("renewing", sync).await?;
+        }
+        let renewal = |(answer, claim): (&Value, &&Claim)| match answer {
+            Value::Int(1) => Renewal::Extended { valid_for: claim.lease },
+            _ => Renewal::Gone,
+        };
+        let answers = array(answer.value, "renewing")?;
+        Ok(answers.iter().zip(claims).map(renewal).collect())
     }
 }
 
@@ -80,14 +148,21 @@ impl Backend for Redis {
             token_blocks: true,
             queues: false,
             watch_first: self.wake == Wake::Tracking,
+            fails_over: self.fails_over,
             // A lock is as durable as the server's memory; tokens follow the clock and so outlive it.
             safety: Safety {
                 holder_pause: Survival::FenceOnly,
                 store_restart: Survival::FenceOnly,
                 power_loss: Survival::FenceOnly,
+                failover: Survival::FenceOnly,
                 clock_jump: Survival::FenceOnly,
             },
         }
+    }
+
+    fn partition(&self, resource: &Resource) -> u32 {
+        // A name that is refused is held by nobody.
+        self.router.slot(resource).map_or(0, u32::from)
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
@@ -98,11 +173,19 @@ impl Backend for Redis {
         let args = [&*owner, &*lease, &*tokens, &*self.token_idle, claim.note.as_deref().unwrap_or_default()];
         let without_note = usize::from(claim.note.is_none());
         let (keys, args) = (&keys[..3 - without_note], &args[..5 - without_note]);
-        let ask = self.link.eval("acquiring", &self.scripts.acquire, keys, args);
+        let ask = self.eval("acquiring", self.router.slot(name)?, &self.scripts.acquire, keys, args);
         let (answer, ()) = tokio::join!(ask, self.keep_record(claim.lease));
-        let answer = array(answer?, "acquiring")?;
-        match &*answer {
+        let answer = answer?;
+        let Value::Array(items) = &answer.value else { return Err(unexpected("acquiring")) };
+        match &**items {
             [Value::Int(1), top] => {
+                if let Some(sync) = self.sync
+                    && let Err(e) = answer.synced("acquiring", sync).await
+                {
+                    // Nobody may rely on it, so nobody shall have it. If this does not arrive either, the engine repeats it.
+                    drop(self.release(claim).await);
+                    return Err(e);
+                }
                 let top = token_of(top).ok_or_else(|| unexpected("acquiring"))?;
                 let first = top.get().checked_sub(u64::from(claim.tokens) - 1).ok_or_else(|| unexpected("acquiring"))?;
                 Ok(Attempt::Granted { token: Token::new(first), valid_for: claim.lease })
@@ -116,8 +199,8 @@ impl Backend for Redis {
                 }
                 let mut poll_within = Duration::from_millis(left + 1);
                 if claim.queue == Queue::Allowed {
-                    poll_within = poll_within.min(self.link.waits(name, claim.owner));
-                    if self.wake == Wake::PubSub && self.layout == Layout::Plain {
+                    poll_within = poll_within.min(answer.link.waits(name, claim.owner, answer.wake()));
+                    if answer.wake() == Wake::PubSub && self.layout == Layout::Plain {
                         // Other libraries of this layout publish nothing.
                         poll_within = poll_within.min(Duration::from_millis(200));
                     }
@@ -129,26 +212,19 @@ impl Backend for Redis {
     }
 
     async fn renew(&self, claims: &[Claim]) -> Result<Vec<Renewal>> {
-        let notes: Vec<String> = claims.iter().map(|c| keys::note(&c.resource)).collect();
-        let owners: Vec<[String; 2]> = claims.iter().map(|c| [c.owner.to_string(), c.lease_millis().to_string()]).collect();
-        let mut keys = Vec::with_capacity(claims.len());
-        let mut args = Vec::with_capacity(3 * claims.len());
-        for ((claim, note), [owner, lease]) in claims.iter().zip(&notes).zip(&owners) {
-            keys.push(claim.resource.as_str());
-            args.extend([&**owner, &**lease, if claim.note.is_some() { "1" } else { "0" }]);
-            if claim.note.is_some() {
-                keys.push(note);
-            }
+        let mut slots = BTreeMap::<u16, Vec<(usize, &Claim)>>::new();
+        for (i, claim) in claims.iter().enumerate() {
+            slots.entry(self.router.slot(&claim.resource)?).or_default().push((i, claim));
         }
         let longest = claims.iter().map(|c| c.lease).max().unwrap_or_default();
-        let ask = self.link.eval("renewing", &self.scripts.renew, &keys, &args);
-        let (answer, ()) = tokio::join!(ask, self.keep_record(longest));
-        let answers = array(answer?, "renewing")?;
-        let renewal = |(answer, claim): (&Value, &Claim)| match answer {
-            Value::Int(1) => Renewal::Extended { valid_for: claim.lease },
-            _ => Renewal::Gone,
-        };
-        Ok(answers.iter().zip(claims).map(renewal).collect())
+        let ask = join_all(slots.into_iter().map(async |(slot, claims)| {
+            let (places, claims): (Vec<usize>, Vec<&Claim>) = claims.into_iter().unzip();
+            Ok(places.into_iter().zip(self.renew_slot(slot, &claims).await?).collect())
+        }));
+        let (answers, ()) = tokio::join!(ask, self.keep_record(longest));
+        let mut answers: Vec<(usize, Renewal)> = answers.into_iter().collect::<Result<Vec<Vec<_>>>>()?.concat();
+        answers.sort_by_key(|(place, _)| *place);
+        Ok(answers.into_iter().map(|(_, renewal)| renewal).collect())
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
@@ -157,13 +233,14 @@ impl Backend for Redis {
         let keys = [name.as_str(), &note];
         let keys = &keys[..2 - usize::from(claim.note.is_none())];
         let (owner, channel) = (claim.owner.to_string(), self.layout.channel(name));
-        match self.link.eval("releasing", &self.scripts.release, keys, &[&owner, &channel]).await? {
+        let args = [&*owner, &*channel, self.publish()];
+        match self.eval("releasing", self.router.slot(name)?, &self.scripts.release, keys, &args).await?.value {
             Value::Int(0) => Ok(Released::NotHeld),
             Value::Int(told) => {
                 if told == 2 {
                     warn!(?name, channel, "released, but this user may not publish: clients that listen are not woken");
                 }
-                self.link.wake(name);
+                self.wake(name);
                 Ok(Released::Yes)
             }
             _ => Err(unexpected("releasing")),
@@ -171,7 +248,7 @@ impl Backend for Redis {
     }
 
     async fn watch(&self, claim: &Claim) -> Result<Signal> {
-        self.link.listen(&claim.resource).await
+        self.router.listen(&claim.resource).await
     }
 
     async fn inspect(&self, scope: Scope<'_>) -> Result<Vec<State>> {
@@ -191,24 +268,25 @@ impl Backend for Redis {
 
     async fn break_hold(&self, name: &Resource) -> Result<Option<Broken>> {
         let keys = [name.as_str(), &self.layout.token(name), &keys::note(name)];
-        let args = [&*self.layout.channel(name), &*self.token_idle];
-        let answer = self.link.eval("breaking", &self.scripts.break_hold, &keys, &args).await?;
+        let args = [&*self.layout.channel(name), &*self.token_idle, self.publish()];
+        let answer = self.eval("breaking", self.router.slot(name)?, &self.scripts.break_hold, &keys, &args).await?.value;
         if answer == Value::Nil {
             return Ok(None);
         }
         let answer = array(answer, "breaking")?;
         let [fence, left, old, note, holders @ ..] = &*answer else { return Err(unexpected("breaking")) };
         let fence = token_of(fence).ok_or_else(|| unexpected("breaking"))?;
-        self.link.wake(name);
+        self.wake(name);
         Ok(Some(Broken { holders: self.holders(left, token_of(old), note, holders).await, fence }))
     }
 
     async fn close(&self) -> Result<()> {
+        let key = keys::client(self.client.id);
         let mut del = cmd("DEL");
-        del.arg(keys::client(self.client.id));
+        del.arg(&key);
         // The record ends by itself if this does not reach the server.
-        drop(self.link.command("removing the client's record", &del).await);
-        self.link.close();
+        drop(self.router.ask("removing the client's record", self.router.slot_of_key(&key), Question::Command(&del)).await);
+        self.router.close();
         Ok(())
     }
 }

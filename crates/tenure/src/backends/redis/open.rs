@@ -1,94 +1,147 @@
-//! From a URL to a client of a server.
+//! From a URL to a deployment of Redis.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use redis::{IntoConnectionInfo, ProtocolVersion, TlsCertificates};
+use redis::ConnectionAddr;
 
 use super::Redis;
+use super::cluster::Cluster;
+use super::dial::Dial;
 use super::keys::Layout;
-use super::link::{Link, Wake};
+use super::link::{Link, Place};
+use super::replicas::Sync;
+use super::route::{One, Route, Router};
 use super::scripts::Scripts;
+use super::sentinel::Sentinels;
+use super::shared::{Shared, Wake};
+use super::slots::Address;
+use super::url::{Url, refuse};
 use crate::backend::{Backend, Claim};
 use crate::clock::Instant;
-use crate::connect::{Address, Context};
+use crate::connect::{self, Context, Options, decode};
 use crate::duration;
 use crate::error::{Error, Result};
 
 /// How long a token outlives its last use: names that are locked once do not fill the server.
 const TOKEN_IDLE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// Opens `redis:`, `rediss:` and `redis+unix:`.
-pub(crate) fn open(address: Address, context: Context) -> BoxFuture<'static, Result<Arc<dyn Backend>>> {
+const PORT: u16 = 6379;
+const SENTINEL_PORT: u16 = 26379;
+
+/// Opens all schemes of Redis.
+pub(crate) fn open(address: connect::Address, context: Context) -> BoxFuture<'static, Result<Arc<dyn Backend>>> {
     Box::pin(async move {
-        let Address { scheme, rest, mut options } = address;
-        let layout = match options.take("layout").as_deref() {
-            None | Some("redisson") => Layout::Redisson,
-            Some("plain") => Layout::Plain,
-            Some(other) => return Err(Error::config(format!("the layout {other:?}"), "is unknown", "redisson, plain")),
+        let connect::Address { scheme, rest, mut options } = address;
+        let layout = options.one_of("layout", &[("redisson", Layout::Redisson), ("plain", Layout::Plain)])?;
+        let layout = layout.unwrap_or(Layout::Redisson);
+        let token_idle = token_idle(&mut options)?.as_millis().to_string();
+        let wakes = [("auto", None), ("tracking", Some(Wake::Tracking)), ("pubsub", Some(Wake::PubSub))];
+        let wanted = options.one_of("wake", &wakes)?.flatten();
+        let sync = sync(&mut options, context.timeout)?;
+        let shared = Shared::new(context.timeout, layout, wanted);
+        let fails_over = scheme.contains("sentinel") || scheme.contains("cluster");
+        let route = route(scheme, &rest, &mut options, &shared).await?;
+        let router = Router::new(route, shared);
+        let wake = match router.masters().await?.first() {
+            Some(link) => link.connect().await?,
+            None => Wake::Tracking,
         };
-        let token_idle = match options.take("token_ttl").as_deref() {
-            None => TOKEN_IDLE,
-            Some("never") => Duration::ZERO,
-            Some(text) => match duration::parse(text)? {
-                d if d < Claim::MAX_LEASE => {
-                    let asked = format!("a token_ttl of {text}");
-                    return Err(Error::config(asked, "could let a token go back under a hold", "24h or more, or never"));
-                }
-                d => d,
-            },
-        };
-        let wanted = match options.take("wake").as_deref() {
-            None | Some("auto") => None,
-            Some("tracking") => Some(Wake::Tracking),
-            Some("pubsub") => Some(Wake::PubSub),
-            Some(other) => return Err(Error::config(format!("the wake {other:?}"), "is unknown", "auto, tracking, pubsub")),
-        };
-        let ca = options.take("ca");
-        let login = [options.take("db"), options.take("user"), options.take("pass")];
-        let client = client(scheme, &rest, ca, login)?;
-        let link = Link::new(client, context.timeout, layout, wanted);
-        let wake = link.connect().await?;
         let scripts = Scripts::of(layout);
-        let token_idle = token_idle.as_millis().to_string();
         let record = Mutex::new((Instant::from_nanos(1), 0));
         let Context { client, clock, timeout } = context;
-        let redis = Redis { link, layout, scripts, token_idle, client, clock, timeout, record, wake };
+        let redis = Redis { router, layout, scripts, token_idle, sync, fails_over, client, clock, timeout, record, wake };
         Ok(Arc::new(redis) as Arc<dyn Backend>)
     })
 }
 
-/// Errors here never show the URL: it may hold a password.
-fn client(scheme: &str, rest: &str, ca: Option<String>, [db, user, pass]: [Option<String>; 3]) -> Result<redis::Client> {
-    let refuse = |problem: String| {
-        let allowed = "redis://[user:password@]host[:port][/db], rediss://…, redis+unix:///path";
-        Error::config(format!("the {scheme}: URL"), problem, allowed)
+async fn route(scheme: &'static str, rest: &str, options: &mut Options, shared: &Arc<Shared>) -> Result<Arc<dyn Route>> {
+    let one = |place| Arc::new(One(Link::new(place, shared)));
+    if scheme == "redis+unix" {
+        return Ok(one(Place::Fixed(Box::new(unix(scheme, rest, options)?))));
+    }
+    let sentinel = scheme.ends_with("+sentinel");
+    let url = Url::parse(scheme, rest, if sentinel { SENTINEL_PORT } else { PORT })?;
+    let dial = Dial::new(scheme, &url, options)?;
+    if sentinel {
+        let [master, db @ ..] = &*url.path else { return Err(refuse(scheme, "does not name the master")) };
+        if db.len() > 1 {
+            return Err(refuse(scheme, "has a longer path"));
+        }
+        let login = dial.login(options.take("sentinel_user").as_deref(), options.take("sentinel_pass").as_deref());
+        let dial = dial.db(scheme, db.first().map(String::as_str))?;
+        let sentinels = Sentinels::new(master.clone(), &url.hosts, &login, dial, shared.timeout)?;
+        let link = Link::new(Place::Master(Arc::clone(&sentinels)), shared);
+        link.connect().await?;
+        sentinels.watch(&link);
+        return Ok(Arc::new(One(link)));
+    }
+    if scheme.ends_with("+cluster") {
+        if !url.path.is_empty() {
+            return Err(refuse(scheme, "has a path: a cluster has only one database"));
+        }
+        let modes = [("auto", None), ("on", Some(true)), ("off", Some(false))];
+        let sharded = options.one_of("sharded", &modes)?.flatten();
+        let cluster = Cluster::open(scheme, &url.hosts, dial, shared).await?;
+        let sharded = match sharded {
+            Some(sharded) => sharded,
+            None => cluster.has_shard_channels().await?,
+        };
+        shared.sharded.store(sharded, Ordering::Relaxed);
+        return Ok(cluster);
+    }
+    let ([host], [] | [_]) = (&*url.hosts, &*url.path) else {
+        return Err(refuse(scheme, "has several hosts or a longer path (redis+sentinel: and redis+cluster: take several hosts)"));
     };
-    if rest.contains('#') {
-        return Err(refuse("has a fragment (TLS is always verified)".to_owned()));
+    let dial = dial.db(scheme, url.path.first().map(String::as_str))?;
+    Ok(one(Place::Fixed(Box::new(dial.client(host)?))))
+}
+
+/// A unix socket has no place in its URL for a login or a database: they are options.
+fn unix(scheme: &'static str, rest: &str, options: &mut Options) -> Result<redis::Client> {
+    let path = rest.strip_prefix("//").unwrap_or(rest);
+    let path = decode(path).filter(|path| path.starts_with('/')).ok_or_else(|| refuse(scheme, "names no socket"))?;
+    let nowhere: Address = (String::new(), 0);
+    let url = Url { user: options.take("user"), pass: options.take("pass"), hosts: vec![nowhere], path: Vec::new() };
+    let dial = Dial::new(scheme, &url, options)?.db(scheme, options.take("db").as_deref())?;
+    dial.open(ConnectionAddr::Unix(path.into()))
+}
+
+fn token_idle(options: &mut Options) -> Result<Duration> {
+    match options.take("token_ttl").as_deref() {
+        None => Ok(TOKEN_IDLE),
+        Some("never") => Ok(Duration::ZERO),
+        Some(text) => match duration::parse(text)? {
+            d if d < Claim::MAX_LEASE => {
+                let asked = format!("a token_ttl of {text}");
+                Err(Error::config(asked, "could let a token go back under a hold", "24h or more, or never"))
+            }
+            d => Ok(d),
+        },
     }
-    let info = format!("{scheme}:{rest}").into_connection_info().map_err(|e| refuse(format!("cannot be read: {e}")))?;
-    let mut settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-    settings = settings.set_lib_name("tenure", env!("CARGO_PKG_VERSION"));
-    if let Some(db) = db {
-        settings = settings.set_db(db.parse().map_err(|_| refuse(format!("has the database {db:?}, which is no number")))?);
+}
+
+fn sync(options: &mut Options, timeout: Duration) -> Result<Option<Sync>> {
+    let within = options.duration("sync_timeout")?;
+    let Some(text) = options.take("sync") else {
+        return match within {
+            Some(_) => Err(Error::config("the option \"sync_timeout\"", "is of no use alone", "sync=1&sync_timeout=500ms")),
+            None => Ok(None),
+        };
+    };
+    let wrong = |problem: &str| Error::config(format!("a sync of {text:?}"), problem, "a number of replicas, 1 or more");
+    let replicas = text.parse().map_err(|_| wrong("is no number"))?;
+    if replicas == 0 {
+        return Err(wrong("would wait for nobody; without the option nothing waits"));
     }
-    if let Some(user) = user {
-        settings = settings.set_username(user);
+    let longest = timeout / 3;
+    let within = within.unwrap_or(Sync::WITHIN.min(longest));
+    // WAIT takes zero for ever.
+    if within < Duration::from_millis(1) || within > longest {
+        let allowed = format!("1ms to {longest:?}, a third of the timeout");
+        return Err(Error::config(format!("a sync_timeout of {within:?}"), "is out of range", allowed));
     }
-    if let Some(pass) = pass {
-        settings = settings.set_password(pass);
-    }
-    let info = info.set_redis_settings(settings);
-    if scheme != "rediss" {
-        return redis::Client::open(info).map_err(|e| refuse(e.to_string()));
-    }
-    // Another provider may have been chosen by the program; any of them verifies.
-    drop(rustls::crypto::ring::default_provider().install_default());
-    let Some(ca) = ca else { return redis::Client::open(info).map_err(|e| refuse(e.to_string())) };
-    let pem =
-        std::fs::read(&ca).map_err(|e| Error::config(format!("the certificate file {ca:?}"), e.to_string(), "a PEM file"))?;
-    let certificates = TlsCertificates { client_tls: None, root_cert: Some(pem) };
-    redis::Client::build_with_tls(info, certificates).map_err(|e| refuse(e.to_string()))
+    Ok(Some(Sync { replicas, within }))
 }

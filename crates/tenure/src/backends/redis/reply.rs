@@ -42,3 +42,12 @@ pub(super) fn text(value: &Value) -> Option<&str> {
         _ => None,
     }
 }
+
+/// A field of a map, or of an array of names and values, which is the same to older servers.
+pub(super) fn field<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
+    match value {
+        Value::Map(fields) => fields.iter().find(|(field, _)| text(field) == Some(name)).map(|(_, value)| value),
+        Value::Array(items) => items.chunks_exact(2).find(|pair| text(&pair[0]) == Some(name)).map(|pair| &pair[1]),
+        _ => None,
+    }
+}

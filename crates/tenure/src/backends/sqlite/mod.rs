@@ -70,14 +70,20 @@ impl Backend for Sqlite {
             token_blocks: true,
             queues: true,
             watch_first: true,
+            fails_over: false,
             safety: Safety {
                 holder_pause: Survival::FenceOnly,
                 // There is no process but the holders' own: whoever is left goes on.
                 store_restart: Survival::Lock,
                 power_loss: Survival::Together,
+                failover: Survival::Together,
                 clock_jump: Survival::Lock,
             },
         }
+    }
+
+    fn partition(&self, _: &Resource) -> u32 {
+        0
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Attempt> {

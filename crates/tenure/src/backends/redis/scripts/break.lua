@@ -1,4 +1,4 @@
--- KEYS: lock, token, note. ARGV: channel, idle time of tokens.
+-- KEYS: lock, token, note. ARGV: channel, idle time of tokens, how to publish.
 -- {new fence, ms left, old token, note, holders...} or nothing if nobody holds it.
 local left = redis.call('PTTL', KEYS[1])
 if left == -2 then return false end
@@ -10,7 +10,7 @@ local old, note = redis.call('GET', KEYS[2]), redis.call('GET', KEYS[3])
 local fence = next_token(KEYS[2], 1, tonumber(ARGV[2]))
 if type(fence) == 'table' then return fence end
 redis.call('DEL', KEYS[1], KEYS[3])
-tell(ARGV[1])
+tell(ARGV[3], ARGV[1])
 local state = {fence, left, old, note}
 for _, holder in ipairs(broken) do state[#state + 1] = holder end
 return state

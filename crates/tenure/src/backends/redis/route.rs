@@ -1,0 +1,212 @@
+//! Which server is asked: one, the master that sentinels name, or the one that has the slot. The verbs do not know.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+
+use super::fault::{Cause, Failure, NAME};
+use super::link::{Answer, Link};
+use super::question::Question;
+use super::shared::{Shared, Wake, lock};
+use crate::error::{Error, Fault, Result};
+use crate::name::Resource;
+use crate::retry::jitter;
+use crate::signal::Signal;
+
+/// How often one question is sent on from server to server.
+const HOPS: usize = 5;
+
+/// A server that has not answered for this long may not be the one to ask any more.
+const SLOW: Duration = Duration::from_millis(250);
+
+/// How long what is broken is looked after when nobody has asked for it any more.
+const CARE: Duration = Duration::from_secs(10);
+
+/// A deployment of Redis, as far as it decides who is asked.
+#[async_trait]
+pub(super) trait Route: fmt::Debug + Send + Sync {
+    /// Which slot a name is in. Refuses names whose keys would be in several.
+    fn slot(&self, name: &Resource) -> Result<u16>;
+
+    /// The slot of a key that stands for itself.
+    fn slot_of_key(&self, key: &str) -> u16;
+
+    /// The link to the server that has a slot, as far as is known.
+    async fn link(&self, slot: u16) -> Result<Arc<Link>>;
+
+    /// Where to ask instead, if the question was not heard for being put to the wrong server.
+    async fn instead(&self, slot: u16, failed: &Arc<Link>, failure: &Failure) -> Option<Hop>;
+
+    /// The links to all servers that have locks.
+    async fn masters(&self) -> Result<Vec<Arc<Link>>>;
+
+    /// Takes note that a server does not answer; it may, or somebody else may take its place.
+    fn suspect(&self, link: &Arc<Link>);
+
+    /// Looks once whether all that calls have found broken works again, and wakes those who wait for it.
+    async fn mend(&self) -> bool;
+
+    fn close(&self);
+}
+
+/// The next server to be asked.
+pub(super) struct Hop {
+    pub(super) link: Arc<Link>,
+    /// Although the slot has yet to arrive there.
+    pub(super) asking: bool,
+}
+
+/// One server at a time: always the same, or the master of the moment.
+#[derive(Debug)]
+pub(super) struct One(pub(super) Arc<Link>);
+
+#[async_trait]
+impl Route for One {
+    fn slot(&self, _: &Resource) -> Result<u16> {
+        Ok(0)
+    }
+
+    fn slot_of_key(&self, _: &str) -> u16 {
+        0
+    }
+
+    async fn link(&self, _: u16) -> Result<Arc<Link>> {
+        Ok(Arc::clone(&self.0))
+    }
+
+    async fn instead(&self, _: u16, _: &Arc<Link>, _: &Failure) -> Option<Hop> {
+        None
+    }
+
+    async fn masters(&self) -> Result<Vec<Arc<Link>>> {
+        Ok(vec![Arc::clone(&self.0)])
+    }
+
+    fn suspect(&self, _: &Arc<Link>) {}
+
+    async fn mend(&self) -> bool {
+        self.0.connect().await.is_ok()
+    }
+
+    fn close(&self) {
+        self.0.give_up();
+    }
+}
+
+/// Asks along a route.
+#[derive(Debug)]
+pub(super) struct Router {
+    me: Weak<Self>,
+    route: Arc<dyn Route>,
+    pub(super) shared: Arc<Shared>,
+    mending: AtomicBool,
+    last_failure: Mutex<Instant>,
+}
+
+impl Router {
+    pub(super) fn new(route: Arc<dyn Route>, shared: Arc<Shared>) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            route,
+            shared,
+            mending: AtomicBool::new(false),
+            last_failure: Mutex::new(Instant::now()),
+        })
+    }
+
+    pub(super) fn slot(&self, name: &Resource) -> Result<u16> {
+        self.route.slot(name)
+    }
+
+    pub(super) fn slot_of_key(&self, key: &str) -> u16 {
+        self.route.slot_of_key(key)
+    }
+
+    pub(super) async fn masters(&self) -> Result<Vec<Arc<Link>>> {
+        self.route.masters().await
+    }
+
+    /// Asks the server that has a slot, wherever that is by now.
+    pub(super) async fn ask(&self, doing: &str, slot: u16, question: Question<'_>) -> Result<Answer> {
+        let mut hop = Hop { link: self.route.link(slot).await.inspect_err(|_| self.look_after())?, asking: false };
+        for _ in 0..HOPS {
+            let failure = match self.ask_at(&hop, doing, question).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            match self.route.instead(slot, &hop.link, &failure).await {
+                Some(next) => hop = next,
+                None => {
+                    if failure.cause == Cause::Lost {
+                        self.look_after();
+                    }
+                    return Err(failure.error);
+                }
+            }
+        }
+        let detail = format!("sent on {HOPS} times: the cluster is being changed");
+        Err(Error::unavailable(NAME, doing, Fault::Moving, detail))
+    }
+
+    async fn ask_at(&self, hop: &Hop, doing: &str, question: Question<'_>) -> Result<Answer, Failure> {
+        let mut call = std::pin::pin!(hop.link.ask(doing, question, hop.asking));
+        match tokio::time::timeout(SLOW.min(self.shared.timeout / 2), &mut call).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                self.route.suspect(&hop.link);
+                self.look_after();
+                call.await
+            }
+        }
+    }
+
+    /// Listens for changes of a name, and for the return of a server that is away: without a connection there is nothing to
+    /// subscribe to, but the busy answer over the next one will see to that.
+    pub(super) async fn listen(&self, name: &Resource) -> Result<Signal> {
+        let slot = self.slot(name)?;
+        let (signal, _) = self.shared.hub.listen(name.as_str());
+        if let Ok(link) = self.route.link(slot).await
+            && link.wake() == Some(Wake::PubSub)
+        {
+            link.subscribe(name).await?;
+        }
+        Ok(signal)
+    }
+
+    /// Sees to it that what a call has found broken is found whole again soon: the next call may be seconds away.
+    fn look_after(&self) {
+        *lock(&self.last_failure) = Instant::now();
+        if self.mending.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let me = Weak::clone(&self.me);
+        self.shared.runtime.spawn(async move {
+            let begun = Instant::now();
+            while let Some(router) = me.upgrade() {
+                let looked = Instant::now();
+                let mended = tokio::time::timeout(router.shared.timeout, router.route.mend()).await;
+                let unwanted = router.shared.closed.load(Ordering::Relaxed) || lock(&router.last_failure).elapsed() > CARE;
+                if unwanted || matches!(mended, Ok(true)) {
+                    router.mending.store(false, Ordering::Release);
+                    // A call may have failed meanwhile, and found that somebody looks after it.
+                    if !unwanted && *lock(&router.last_failure) > looked {
+                        router.look_after();
+                    }
+                    return;
+                }
+                drop(router);
+                // As long as most failovers take, often; then as seldom as those who wait ask.
+                let pause = Duration::from_millis(if begun.elapsed() < CARE { 100 } else { 1000 });
+                tokio::time::sleep(pause / 2 + jitter(pause)).await;
+            }
+        });
+    }
+
+    pub(super) fn close(&self) {
+        self.shared.closed.store(true, Ordering::Relaxed);
+        self.route.close();
+    }
+}

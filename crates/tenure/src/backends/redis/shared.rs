@@ -1,0 +1,94 @@
+//! What the links of one client share: those who wait, and how they are woken.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+
+use super::keys::Layout;
+use super::link::Link;
+use crate::name::OwnerId;
+use crate::signal::Hub;
+
+/// How waiters are woken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wake {
+    /// `CLIENT TRACKING`: the busy answer itself has read the key, so any change of it is pushed, whoever makes it.
+    Tracking,
+    /// The channel of the lock: costs a subscription, and hears only of those who publish.
+    PubSub,
+}
+
+pub(super) struct Shared {
+    pub(super) timeout: Duration,
+    pub(super) layout: Layout,
+    /// `None`: tracking where the server allows it.
+    pub(super) wanted: Option<Wake>,
+    /// Whether channels are those of a cluster's shards.
+    pub(super) sharded: AtomicBool,
+    pub(super) closed: AtomicBool,
+    pub(super) runtime: Handle,
+    pub(super) hub: Hub,
+    /// Connections made so far, to whatever server: one that is new to us may not know what others were told.
+    pub(super) connections: AtomicU64,
+    /// Names that somebody waits for, since when.
+    waits: Mutex<HashMap<String, (OwnerId, Instant)>>,
+    links: Mutex<Vec<Weak<Link>>>,
+}
+
+impl Shared {
+    pub(super) fn new(timeout: Duration, layout: Layout, wanted: Option<Wake>) -> Arc<Self> {
+        Arc::new_cyclic(|me: &Weak<Self>| {
+            let me = Weak::clone(me);
+            let on_last = move |name: &str| {
+                let Some(shared) = me.upgrade() else { return };
+                lock(&shared.waits).remove(name);
+                let links: Vec<_> = lock(&shared.links).iter().filter_map(Weak::upgrade).collect();
+                links.iter().for_each(|link| link.stopped_listening(name));
+            };
+            Self {
+                timeout,
+                layout,
+                wanted,
+                sharded: AtomicBool::new(false),
+                closed: AtomicBool::new(false),
+                runtime: Handle::current(),
+                hub: Hub::with_on_last(on_last),
+                connections: AtomicU64::new(0),
+                waits: Mutex::default(),
+                links: Mutex::default(),
+            }
+        })
+    }
+
+    /// Remembers a link for as long as it lives.
+    pub(super) fn add(&self, link: Weak<Link>) {
+        let mut links = lock(&self.links);
+        links.retain(|link| link.strong_count() > 0);
+        links.push(link);
+    }
+
+    /// Notes that an owner waits for a name, and says for how long it has done so. Its successor starts anew.
+    pub(super) fn waits_since(&self, name: &str, owner: OwnerId) -> Duration {
+        let mut waits = lock(&self.waits);
+        let wait = waits.entry(name.to_owned()).or_insert_with(|| (owner, Instant::now()));
+        if wait.0 != owner {
+            *wait = (owner, Instant::now());
+        }
+        wait.1.elapsed()
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("layout", &self.layout).finish_non_exhaustive()
+    }
+}
+
+/// A lock that a panic elsewhere does not spoil: what it guards is always whole.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

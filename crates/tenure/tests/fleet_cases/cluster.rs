@@ -1,0 +1,326 @@
+//! Slots that change their servers while locks in them are held and waited for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use redis::cmd;
+use tenure::{Error, Fault, Locker};
+use tokio::task::JoinSet;
+
+use super::crowd::{Crowd, offset};
+use crate::support::cluster::Cluster;
+use crate::support::locker::{block_on, connect, must};
+use crate::support::server::RedisServer;
+use crate::support::{eventually, signal};
+
+/// All that was written is at the replicas.
+fn replicated(cluster: &Cluster) {
+    eventually("the replicas have everything", || {
+        let masters: Vec<usize> = (0..cluster.nodes.len()).filter(|i| cluster.nodes[*i].is_master()).collect();
+        masters.iter().all(|master| offset(&cluster.nodes[*master]) == offset(&cluster.nodes[cluster.replica_of(*master)]))
+    });
+}
+
+pub(crate) fn a_killed_node_costs_no_hold_and_no_waiter() {
+    let mut cluster = Cluster::start();
+    block_on(async {
+        let crowd = Crowd::gather(&cluster.url(), "awaited").await;
+        replicated(&cluster);
+        let slot = cluster.slot("awaited");
+        let (down_since, old) = (Instant::now(), cluster.owner(slot));
+        cluster.kill(old);
+        cluster.promoted(slot, old);
+        crowd.goes_on(down_since).await;
+    });
+}
+
+pub(crate) fn a_hung_node_is_left_as_soon_as_another_takes_over() {
+    let cluster = Cluster::start();
+    block_on(async {
+        // Longer than the test: only the news of another owner can end a call.
+        let crowd = Crowd::gather(&format!("{}?timeout=120s", cluster.url()), "awaited").await;
+        replicated(&cluster);
+        let slot = cluster.slot("awaited");
+        let (down_since, old) = (Instant::now(), cluster.owner(slot));
+        signal(cluster.nodes[old].pid(), "STOP");
+        cluster.promoted(slot, old);
+        crowd.goes_on(down_since).await;
+        signal(cluster.nodes[old].pid(), "CONT");
+    });
+}
+
+pub(crate) fn a_relieved_node_costs_nothing() {
+    for options in ["", "?wake=pubsub"] {
+        let cluster = Cluster::start();
+        block_on(async {
+            let crowd = Crowd::gather(&format!("{}{options}", cluster.url()), "awaited").await;
+            replicated(&cluster);
+            let down_since = Instant::now();
+            cluster.failover(cluster.slot("awaited"));
+            crowd.goes_on(down_since).await;
+        });
+    }
+}
+
+/// One part of the cluster is away for longer than a lease: only its own holds are lost.
+pub(crate) fn a_dead_part_costs_no_hold_elsewhere() {
+    // Without a replica that could take over, and with the rest in service all the same.
+    let mut cluster = Cluster::start();
+    for i in 0..cluster.nodes.len() {
+        for (option, value) in [("cluster-require-full-coverage", "no"), ("cluster-replica-no-failover", "yes")] {
+            cmd("CONFIG").arg("SET").arg(option).arg(value).query::<()>(&mut cluster.raw(i)).expect("set");
+        }
+    }
+    block_on(async {
+        let locker = connect(&format!("{}?lease=3s", cluster.url())).await;
+        let mut guards = Vec::new();
+        for i in 0..60 {
+            guards.push(locker.mutex(format!("held:{i}")).lock().await.expect("locked"));
+        }
+        let dead = cluster.owner(cluster.slot("held:0"));
+        let there = |name: &str| cluster.owner(cluster.slot(name)) == dead;
+        let (doomed, safe): (Vec<_>, Vec<_>) = guards.into_iter().partition(|g| there(g.resource().as_str()));
+        assert!(!doomed.is_empty() && !safe.is_empty());
+        cluster.kill(dead);
+        for guard in &doomed {
+            must("told", guard.lost()).await;
+        }
+        let renewed = locker.stats().renewed;
+        must("the others are renewed", async {
+            while locker.stats().renewed < renewed + 3 * safe.len() as u64 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+        for guard in safe {
+            guard.release().await.expect("held all the time");
+        }
+    });
+}
+
+/// A slot goes back and forth, and stays on its way for longer than a lease, while locks in it are held, waited for, taken
+/// and given back.
+pub(crate) fn a_slot_that_moves_under_load_loses_nothing() {
+    for options in ["", "&wake=pubsub", "&layout=plain"] {
+        let cluster = Cluster::start();
+        let slot = cluster.slot("{tag}");
+        block_on(async {
+            let url = format!("{}?lease=3s{options}", cluster.url());
+            let (one, other) = (connect(&url).await, connect(&url).await);
+            let mut held = Vec::new();
+            for i in 0..20 {
+                let mutex = one.mutex(format!("{{tag}}held:{i}"));
+                held.push(if i % 2 == 0 { mutex.lock().await } else { mutex.note("noted").lock().await }.expect("locked"));
+            }
+            // One waits so long that it subscribes, which the slot takes away from it.
+            let awaited = one.mutex("{tag}awaited").lock().await.expect("locked");
+            let waiter = tokio::spawn(other.mutex("{tag}awaited").lock());
+            let (counter, ends) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+            let mut workers = JoinSet::new();
+            for i in 0..8 {
+                let mutex = if i % 2 == 0 { &one } else { &other }.mutex("{tag}contended");
+                let (counter, ends) = (Arc::clone(&counter), Arc::clone(&ends));
+                workers.spawn(async move {
+                    let mut done = 0;
+                    while !ends.load(Ordering::SeqCst) {
+                        let guard = mutex.lock().await.expect("locked");
+                        let seen = counter.load(Ordering::SeqCst);
+                        tokio::task::yield_now().await;
+                        counter.store(seen + 1, Ordering::SeqCst);
+                        guard.check().expect("held all the time");
+                        guard.release().await.expect("given back");
+                        done += 1;
+                    }
+                    done
+                });
+            }
+            let home = cluster.owner(slot);
+            let away = (0..3).find(|i| *i != home && cluster.nodes[*i].is_master()).expect("another master");
+            for round in 0..3 {
+                for (from, to) in [(home, away), (away, home)] {
+                    let before = counter.load(Ordering::SeqCst);
+                    cluster.begin_migration(slot, to);
+                    if round == 0 {
+                        // Longer than a lease, with the keys first at the old and then at the new server.
+                        tokio::time::sleep(Duration::from_secs(2)).await;
+                        cluster.migrate_keys(slot, from, to);
+                        tokio::time::sleep(Duration::from_secs(2)).await;
+                    }
+                    cluster.migrate_keys(slot, from, to);
+                    cluster.end_migration(slot, to);
+                    must("work goes on at the new place", async {
+                        while counter.load(Ordering::SeqCst) < before + 20 {
+                            tokio::time::sleep(Duration::from_millis(5)).await;
+                        }
+                    })
+                    .await;
+                }
+            }
+            ends.store(true, Ordering::SeqCst);
+            let mut done = 0;
+            while let Some(worker) = must("every worker ends", workers.join_next()).await {
+                done += worker.expect("no worker failed");
+            }
+            assert_eq!(counter.load(Ordering::SeqCst), done, "no two were in at once");
+            awaited.release().await.expect("held all the time");
+            drop(must("woken", waiter).await.expect("no panic").expect("locked"));
+            for guard in held {
+                guard.release().await.expect("held all the time");
+            }
+            assert_eq!((one.stats().lost, other.stats().lost), (0, 0));
+        });
+    }
+}
+
+/// The server says unasked that a channel has moved away, and redis-rs takes that for the answer to a call.
+pub(crate) fn a_channel_that_moves_away_is_not_taken_for_an_answer() {
+    let cluster = Cluster::start();
+    let slot = cluster.slot("{tag}");
+    let home = cluster.owner(slot);
+    let away = (0..3).find(|i| *i != home).expect("another master");
+    block_on(async {
+        let (holder, locker) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
+        let held = holder.mutex("{tag}").lock().await.expect("locked");
+        let waiter = tokio::spawn(locker.mutex("{tag}").lock());
+        let mut raw = cluster.raw(home);
+        eventually("it has subscribed", || {
+            let mut count = cmd("PUBSUB");
+            count.arg("SHARDNUMSUB").arg("redisson_lock__channel:{tag}");
+            count.query::<(String, u32)>(&mut raw).expect("asked").1 == 1
+        });
+        cluster.begin_migration(slot, away);
+        cluster.migrate_keys(slot, home, away);
+        // Calls that the server has heard and does not answer yet.
+        cmd("CLIENT").arg("PAUSE").arg(60_000).arg("WRITE").query::<()>(&mut raw).expect("paused");
+        let names = (0..).map(|i| format!("L{i}")).filter(|name| cluster.owner(cluster.slot(name)) == home);
+        let calls: Vec<_> = names.take(5).map(|name| tokio::spawn(locker.mutex(name).lock())).collect();
+        let blocked = || cmd("INFO").arg("clients").query::<String>(&mut raw).is_ok_and(|i| i.contains("blocked_clients:1"));
+        eventually("they have asked", blocked);
+        cluster.end_migration(slot, away);
+        cmd("CLIENT").arg("UNPAUSE").query::<()>(&mut cluster.raw(home)).expect("goes on");
+        for call in calls {
+            let guard = must("answered", call).await.expect("no panic").expect("locked");
+            let holders = locker.mutex(guard.resource().clone()).inspect().await.expect("inspected").holders;
+            assert_eq!(holders.len(), 1);
+            assert_eq!((&*holders[0].owner, holders[0].token), (&*guard.owner_id().to_string(), Some(guard.token())));
+        }
+        held.release().await.expect("given back");
+        drop(must("woken", waiter).await.expect("no panic").expect("locked"));
+    });
+}
+
+pub(crate) fn names_that_would_be_in_several_slots_are_refused() {
+    let cluster = Cluster::start();
+    block_on(async {
+        let locker = connect(&cluster.url()).await;
+        for name in ["a}b", "a{b", "{}x"] {
+            let error = locker.mutex(name).lock().await.expect_err(name);
+            assert!(matches!(error, Error::Config { .. }) && error.to_string().contains("slots"), "{error}");
+            locker.mutex(name).break_hold().await.expect_err(name);
+            locker.mutex(name).inspect().await.expect_err(name);
+        }
+        for name in ["{a}b", "x{a}", "plain"] {
+            locker.mutex(name).note("noted").lock().await.expect(name).release().await.expect("given back");
+        }
+        let login = cluster.url().replace("://", "://default:canary@");
+        let secret = connect(&login).await;
+        assert!(!format!("{secret:?} {:?}", secret.mutex("L")).contains("canary"));
+        let refused = Locker::connect(&login.replace("default", "stranger")).await.expect_err("no such user");
+        assert_eq!((refused.fault(), refused.is_transient()), (Some(Fault::Auth), false), "{refused}");
+        assert!(!format!("{refused} {refused:?}").contains("canary"), "{refused}");
+        // A cluster's server alone is not the cluster.
+        let alone = connect(&cluster.nodes[0].url()).await;
+        let elsewhere = (0..).map(|i| format!("L{i}")).find(|n| cluster.owner(cluster.slot(n)) != 0).expect("a name");
+        let error = alone.mutex(elsewhere).try_lock().await.expect_err("another server has it");
+        assert_eq!((error.fault(), error.is_transient()), (Some(Fault::Clustered), false), "{error}");
+        assert!(error.to_string().contains("redis+cluster://"), "{error}");
+    });
+    let server = RedisServer::start();
+    block_on(async {
+        let url = format!("redis+cluster://127.0.0.1:{}", server.port);
+        let error = Locker::connect(&url).await.expect_err("not a cluster");
+        assert!(error.to_string().contains("not one of a cluster"), "{error}");
+        for (url, word) in
+            [("redis+cluster://127.0.0.1/1", "one database"), ("redis+cluster://127.0.0.1?sharded=x", "auto, on, off")]
+        {
+            let error = Locker::connect(url).await.expect_err(url);
+            assert!(matches!(error, Error::Config { .. }) && error.to_string().contains(word), "{error}");
+        }
+    });
+}
+
+/// Redisson listens on sharded channels where there are any, and on plain ones where told to.
+pub(crate) fn a_release_is_told_on_the_channel_that_java_listens_to() {
+    let cluster = Cluster::start();
+    let owner = cluster.owner(cluster.slot("L"));
+    block_on(async {
+        for (options, subscribe, message) in [("", "SSUBSCRIBE", "smessage"), ("?sharded=off", "SUBSCRIBE", "message")] {
+            let mut raw = cluster.raw(owner);
+            let subscribed: (String, String, i64) =
+                cmd(subscribe).arg("redisson_lock__channel:{L}").query(&mut raw).expect("subscribed");
+            assert_eq!(subscribed.0, subscribe.to_lowercase());
+            let locker = connect(&format!("{}{options}", cluster.url())).await;
+            locker.mutex("L").lock().await.expect("locked").release().await.expect("given back");
+            let (kind, channel, text) = tokio::task::spawn_blocking(move || {
+                raw.set_read_timeout(Some(Duration::from_secs(30))).expect("set");
+                let told: (String, String, String) =
+                    redis::from_redis_value(raw.recv_response().expect("told")).expect("a message");
+                told
+            })
+            .await
+            .expect("no panic");
+            assert_eq!((&*kind, &*channel, &*text), (message, "redisson_lock__channel:{L}", "0"));
+        }
+    });
+}
+
+/// Java holds, we wait; its release reaches us over the sharded channel alone.
+pub(crate) fn a_java_release_wakes_us_over_the_shards_channel() {
+    let cluster = Cluster::start();
+    let owner = cluster.owner(cluster.slot("L"));
+    block_on(async {
+        let mut raw = cluster.raw(owner);
+        cmd("HSET").arg("L").arg("11111111-1111-1111-1111-111111111111:1").arg(1).query::<()>(&mut raw).expect("held");
+        cmd("PEXPIRE").arg("L").arg(600_000).query::<()>(&mut raw).expect("held");
+        let locker = connect(&format!("{}?wake=pubsub", cluster.url())).await;
+        let waiter = tokio::spawn(locker.mutex("L").lock());
+        must("it is seen to wait", async {
+            while locker.mutex("L").inspect().await.expect("inspected").waiting != Some(1) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+        cmd("DEL").arg("L").query::<()>(&mut raw).expect("deleted");
+        let told: u32 = cmd("SPUBLISH").arg("redisson_lock__channel:{L}").arg("0").query(&mut raw).expect("published");
+        assert_eq!(told, 1);
+        drop(must("woken", waiter).await.expect("no panic").expect("locked"));
+    });
+}
+
+pub(crate) fn holds_of_one_slot_are_renewed_together() {
+    let cluster = Cluster::start();
+    let owner = cluster.owner(cluster.slot("{tag}"));
+    block_on(async {
+        let locker = connect(&format!("{}?lease=3s", cluster.url())).await;
+        let mut guards = Vec::new();
+        for i in 0..50 {
+            guards.push(locker.mutex(format!("{{tag}}{i}")).lock().await.expect("locked"));
+        }
+        let mut raw = cluster.raw(owner);
+        let calls = |raw: &mut redis::Connection| -> u64 {
+            let info: String = cmd("INFO").arg("commandstats").query(raw).expect("asked");
+            let line = info.lines().find_map(|l| l.strip_prefix("cmdstat_evalsha:calls=")).expect("counted");
+            line.split(',').next().expect("a number").parse().expect("a number")
+        };
+        let (before, renewed) = (calls(&mut raw), locker.stats().renewed);
+        must("renewed", async {
+            while locker.stats().renewed < renewed + 200 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+        let (sent, renewed) = (calls(&mut raw) - before, locker.stats().renewed - renewed);
+        assert!(sent * 10 <= renewed, "{sent} calls for {renewed} renewals");
+    });
+}
