@@ -14,8 +14,8 @@ const ROUNDS: usize = 3000;
 const HAND_OVERS: usize = 1000;
 
 fn main() {
-    if !support::installed("redis-server") {
-        println!("SKIPPED: redis-server is not installed");
+    if !support::installed(&support::server::program()) {
+        println!("SKIPPED: no redis-server is installed");
         return;
     }
     let server = RedisServer::start();

@@ -86,7 +86,7 @@ fn sqlite() -> String {
 
 fn server() -> &'static RedisServer {
     static SERVER: OnceLock<RedisServer> = OnceLock::new();
-    SERVER.get_or_init(|| RedisServer::with(&["--unixsocket", "DIR/socket"]))
+    SERVER.get_or_init(RedisServer::start)
 }
 
 fn redis(options: &str) -> String {

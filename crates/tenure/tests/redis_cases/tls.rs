@@ -58,8 +58,7 @@ pub(crate) fn a_tls_server_that_is_killed_is_unavailable() {
         let locker = connect(&format!("rediss://127.0.0.1:{}?ca={}", server.port, ca.display())).await;
         let guard = locker.mutex("L").lock().await.expect("locked");
         // The server has read the question when it ends without TLS's farewell.
-        let socket = redis::Client::open(format!("redis+unix://{}", server.path("socket").display()));
-        let mut raw = socket.and_then(|client| client.get_connection()).expect("connected");
+        let mut raw = server.raw();
         cmd("CLIENT").arg("PAUSE").arg(60_000).arg("WRITE").query::<()>(&mut raw).expect("paused");
         let asked = tokio::spawn(locker.mutex("M").try_lock());
         let blocked = || cmd("INFO").arg("clients").query::<String>(&mut raw).is_ok_and(|i| i.contains("blocked_clients:1"));

@@ -1,5 +1,6 @@
 //! Three masters with a replica each, which share the slots.
 
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
@@ -21,7 +22,7 @@ pub(crate) struct Cluster {
 }
 
 /// A node as another one sees it.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 struct Seen {
     id: String,
     flags: Vec<String>,
@@ -83,7 +84,7 @@ impl Cluster {
     }
 
     fn join(&self) {
-        // Nobody counts as dead, and no handshake as failed, while a busy machine is still starting them.
+        // It also limits handshakes, and a busy machine may need longer.
         self.set_timeout(15_000);
         for (i, (from, to)) in SLOTS.into_iter().enumerate() {
             let mut raw = self.raw(i);
@@ -97,13 +98,14 @@ impl Cluster {
                 cmd("CLUSTER").arg("MEET").arg("127.0.0.1").arg(node.port).query::<()>(&mut self.raw(i)).expect("met");
             }
         }
+        let knows = |i| self.seen_by(i).unwrap_or_default().into_iter().map(|n| n.id).collect::<HashSet<_>>();
+        eventually("all have met", || (0..self.nodes.len()).map(knows).all(|known| self.ids.iter().all(|id| known.contains(id))));
+        self.set_timeout(NODE_TIMEOUT);
         for i in MASTERS..self.nodes.len() {
-            let mut raw = self.raw(i);
             let master = &self.ids[i - MASTERS];
-            eventually("it has met its master", || cmd("CLUSTER").arg("REPLICATE").arg(master).query::<()>(&mut raw).is_ok());
+            cmd("CLUSTER").arg("REPLICATE").arg(master).query::<()>(&mut self.raw(i)).expect("a replica");
         }
         eventually("the cluster is complete", || (0..self.nodes.len()).all(|i| self.is_complete(i)));
-        self.set_timeout(NODE_TIMEOUT);
     }
 
     fn set_timeout(&self, milliseconds: u32) {
@@ -142,6 +144,12 @@ impl Cluster {
     /// The node that owns a slot, once all living masters say the same.
     pub(crate) fn owner(&self, slot: u16) -> usize {
         until("the masters agree on the slot's owner", || self.agreed(slot))
+    }
+
+    /// A master to which a slot can be moved.
+    pub(crate) fn other_master(&self, slot: u16) -> usize {
+        let owner = self.owner(slot);
+        self.masters().into_iter().map(|(i, _)| i).find(|i| *i != owner).expect("more masters than one")
     }
 
     fn agreed(&self, slot: u16) -> Option<usize> {
@@ -196,12 +204,11 @@ impl Cluster {
     pub(crate) fn failover(&self, slot: u16) -> usize {
         let old = self.owner(slot);
         let replica = self.replica_of(old);
-        let mut attempt = || {
-            cmd("CLUSTER").arg("FAILOVER").query::<()>(&mut self.raw(replica)).ok()?;
+        until("the replica takes over", || {
             // The replica gives up without a word after five seconds.
+            cmd("CLUSTER").arg("FAILOVER").query::<()>(&mut self.raw(replica)).ok();
             within(Duration::from_secs(6), || self.successor(slot, old))
-        };
-        until("the replica takes over", &mut attempt)
+        })
     }
 
     /// Declares a slot to be on its way: from here on its owner redirects with ASK whoever asks for a key it lacks.

@@ -14,7 +14,7 @@ const NAME: &str = "mymaster";
 
 /// Sentinel's own pace is for networks: it tells the news every two seconds, reconnects (promotions cut connections) later
 /// than a server counts as down here, and rests for thirty seconds after a stall of the machine.
-const PACE: &str = "publish-period 200 ask-period 200 ping-period 300 info-period 500 tilt-period 500";
+const PACE: &str = "publish-period 200 ask-period 200 ping-period 500 info-period 500 tilt-period 500";
 
 #[derive(Debug)]
 pub(crate) struct SentinelSet {
@@ -139,8 +139,8 @@ fn sentinel_cmd(verb: &str) -> redis::Cmd {
 fn watching(setup: Setup, port: u16, master_login: Option<Login>) -> Setup {
     let mut lines = vec![
         format!("sentinel monitor {NAME} 127.0.0.1 {port} 2"),
-        // With half of it, a busy machine now and then has the new master voted down before the sentinels have reconnected.
-        format!("sentinel down-after-milliseconds {NAME} 1000"),
+        // A busy machine lets a process wait for more than a second now and then.
+        format!("sentinel down-after-milliseconds {NAME} 2000"),
         format!("sentinel failover-timeout {NAME} 2000"),
         format!("sentinel parallel-syncs {NAME} 2"),
     ];
@@ -174,9 +174,6 @@ impl Sentinel {
         self.server.pid()
     }
 
-    pub(crate) fn log(&self) -> std::path::PathBuf {
-        self.server.path("log")
-    } // TEMP
     pub(crate) fn raw(&self) -> Connection {
         self.server.raw()
     }

@@ -14,13 +14,14 @@ use tempfile::TempDir;
 
 use super::signal;
 
-/// Servers that live in statics, which nobody drops.
-static LEFT: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+/// Servers with their directories. Some live in statics, which nobody drops.
+static LEFT: Mutex<Vec<(u32, PathBuf)>> = Mutex::new(Vec::new());
 
 /// Ends what nobody dropped.
 pub(crate) fn end_all() {
-    for pid in LEFT.lock().expect("not poisoned").drain(..) {
+    for (pid, dir) in LEFT.lock().expect("not poisoned").drain(..) {
         signal(pid, "KILL");
+        let _already_gone = std::fs::remove_dir_all(dir);
     }
 }
 
@@ -52,7 +53,7 @@ impl Setup {
         self
     }
 
-    /// Arguments, which win over the file after a restart too. `DIR` stands for the server's directory.
+    /// Arguments, which win over the file after a restart too. Paths are relative to the server's directory.
     pub(crate) fn args(mut self, args: &[&str]) -> Self {
         self.args.extend(args.iter().map(ToString::to_string));
         self
@@ -116,9 +117,8 @@ impl Setup {
 
     /// Starts it and waits until it answers; `None` if it ended instead.
     fn spawn(&self, dir: &Path, more: &[&str]) -> Option<Child> {
-        let args = self.args.iter().map(|a| a.replace("DIR", &dir.to_string_lossy()));
         let mut command = Command::new(program());
-        command.arg("conf").args(args).args(more).current_dir(dir);
+        command.arg("conf").args(&self.args).args(more).current_dir(dir);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a server");
         let give_up = Instant::now() + Duration::from_secs(20);
         while Instant::now() < give_up {
@@ -126,7 +126,7 @@ impl Setup {
                 return None;
             }
             if answers(&dir.join("socket"), Duration::from_secs(1)) {
-                LEFT.lock().expect("not poisoned").push(child.id());
+                LEFT.lock().expect("not poisoned").push((child.id(), dir.to_owned()));
                 return Some(child);
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -241,7 +241,7 @@ fn directory() -> TempDir {
 fn end(child: &mut Child) {
     let _already_gone = child.kill();
     let _reaped = child.wait();
-    LEFT.lock().expect("not poisoned").retain(|pid| *pid != child.id());
+    LEFT.lock().expect("not poisoned").retain(|(pid, _)| *pid != child.id());
 }
 
 /// Never the same twice, so that a killed server finds its port free. Outgoing connections get ports from 32768 on, and a
