@@ -111,6 +111,8 @@ pub(super) struct Router {
     pub(super) shared: Arc<Shared>,
     mending: AtomicBool,
     last_failure: Mutex<Instant>,
+    /// When it was last looked whether what is broken works again.
+    looked: Mutex<Option<Instant>>,
 }
 
 impl Router {
@@ -121,6 +123,7 @@ impl Router {
             shared,
             mending: AtomicBool::new(false),
             last_failure: Mutex::new(Instant::now()),
+            looked: Mutex::default(),
         })
     }
 
@@ -205,8 +208,16 @@ impl Router {
         self.shared.runtime.spawn(async move {
             let begun = Instant::now();
             while let Some(router) = me.upgrade() {
+                // As long as most failovers take, often; then as seldom as those who wait ask.
+                let pause = Duration::from_millis(if begun.elapsed() < CARE { 100 } else { 1000 });
+                let due = lock(&router.looked).map_or(Duration::ZERO, |at| pause.saturating_sub(at.elapsed()));
+                drop(router);
+                // At once for the first time; but calls that fail in a row do not make it a race.
+                tokio::time::sleep(due.mul_f64(0.5) + jitter(due)).await;
+                let Some(router) = me.upgrade() else { return };
                 let looked = Instant::now();
                 let mended = tokio::time::timeout(router.shared.timeout, router.route.mend()).await;
+                *lock(&router.looked) = Some(Instant::now());
                 let unwanted = router.shared.closed.load(Ordering::Relaxed) || lock(&router.last_failure).elapsed() > CARE;
                 if unwanted || matches!(mended, Ok(true)) {
                     router.mending.store(false, Ordering::Release);
@@ -216,10 +227,6 @@ impl Router {
                     }
                     return;
                 }
-                drop(router);
-                // As long as most failovers take, often; then as seldom as those who wait ask.
-                let pause = Duration::from_millis(if begun.elapsed() < CARE { 100 } else { 1000 });
-                tokio::time::sleep(pause / 2 + jitter(pause)).await;
             }
         });
     }
