@@ -10,6 +10,7 @@ mod fault;
 mod inspect;
 mod keys;
 mod link;
+mod map;
 mod open;
 mod question;
 mod replicas;
@@ -134,10 +135,13 @@ impl Redis {
             }
         }
         let answer = match self.eval("renewing", slot, &self.scripts.renew, &keys, &args).await {
-            // While a slot moves, its keys are at two servers; each by itself is found.
-            Err(e) if e.fault() == Some(Fault::Moving) && claims.len() > 1 => {
-                let alone = claims.iter().map(|claim| Box::pin(self.renew_slot(slot, std::slice::from_ref(claim))));
-                return join_all(alone).await.into_iter().collect::<Result<Vec<_>>>().map(|all| all.concat());
+            // While a slot moves, its keys are at two servers; each by itself is found. A note may wait for the next time.
+            Err(e) if e.fault() == Some(Fault::Moving) && keys.len() > 1 => {
+                let alone = join_all(claims.iter().map(async |claim| {
+                    let bare = Claim { note: None, ..(*claim).clone() };
+                    Box::pin(self.renew_slot(slot, &[&bare])).await
+                }));
+                return alone.await.into_iter().collect::<Result<Vec<_>>>().map(|all| all.concat());
             }
             answer => answer?,
         };

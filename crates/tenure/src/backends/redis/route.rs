@@ -99,7 +99,7 @@ impl Route for One {
     }
 
     fn close(&self) {
-        self.0.give_up();
+        self.0.close();
     }
 }
 
@@ -162,7 +162,7 @@ impl Router {
             match self.route.instead(slot, &hop.link, &failure).await {
                 Some(next) => hop = next,
                 None => {
-                    if failure.cause == Cause::Lost {
+                    if failure.cause != Cause::Other {
                         self.look_after();
                     }
                     return Err(failure.error);
