@@ -75,16 +75,20 @@ pub(crate) fn a_relieved_node_costs_nothing() {
     }
 }
 
+/// No replica takes over, and the rest is in service all the same.
+fn without_failover(cluster: &Cluster) {
+    for i in 0..cluster.nodes.len() {
+        for (option, value) in [("cluster-require-full-coverage", "no"), ("cluster-replica-no-failover", "yes")] {
+            cmd("CONFIG").arg("SET").arg(option).arg(value).query::<()>(&mut cluster.raw(i)).expect("set");
+        }
+    }
+}
+
 /// One part of the cluster is away for longer than a lease, dead or hung: only its own holds are lost.
 pub(crate) fn a_dead_part_costs_no_hold_elsewhere() {
     for how in ["KILL", "STOP"] {
         let cluster = Cluster::start();
-        for i in 0..cluster.nodes.len() {
-            // No replica takes over, and the rest is in service all the same.
-            for (option, value) in [("cluster-require-full-coverage", "no"), ("cluster-replica-no-failover", "yes")] {
-                cmd("CONFIG").arg("SET").arg(option).arg(value).query::<()>(&mut cluster.raw(i)).expect("set");
-            }
-        }
+        without_failover(&cluster);
         block_on(async {
             // Several clients: each has its record at a server of its own.
             let (mut lockers, mut guards) = (Vec::new(), Vec::new());
@@ -121,6 +125,7 @@ pub(crate) fn a_dead_part_costs_no_hold_elsewhere() {
 /// Who we are is written down at any server of the cluster; that one must not matter to locks elsewhere.
 pub(crate) fn a_hung_part_delays_no_lock_elsewhere() {
     let cluster = Cluster::start();
+    without_failover(&cluster);
     block_on(async {
         let locker = connect(&cluster.url()).await;
         let owner = |name: &str| cluster.owner(cluster.slot(name));

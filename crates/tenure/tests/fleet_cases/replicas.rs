@@ -91,7 +91,7 @@ pub(crate) fn many_grants_wait_for_replicas_together() {
     let replica = replica_of(server.port);
     let mut raw = server.raw();
     block_on(async {
-        let locker = connect(&format!("{}?sync=1&sync_timeout=500ms", server.url())).await;
+        let locker = connect(&format!("{}?sync=1&sync_timeout=500ms&timeout=60s", server.url())).await;
         let held = locker.mutex("held").lock().await.expect("locked");
         signal(replica.pid(), "STOP");
         cmd("CONFIG").arg("RESETSTAT").query::<()>(&mut raw).expect("reset");
