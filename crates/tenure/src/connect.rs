@@ -138,7 +138,8 @@ impl Options {
         let mut options: Vec<(&'static str, String)> = Vec::new();
         for pair in query.split('&').filter(|p| !p.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let shown: String = key.chars().take(32).collect();
+            // With a question mark in a password, the option is a part of that.
+            let shown: String = if key.contains('@') { "…".to_owned() } else { key.chars().take(32).collect() };
             let asked = || format!("the option {shown:?} of {}:", scheme.name);
             let Some(key) = COMMON.iter().chain(scheme.options).find(|known| **known == key) else {
                 return Err(Error::config(asked(), "is unknown", allowed()));

@@ -197,8 +197,11 @@ impl Contender<'_> {
             }
             let pause = if patience == Patience::None { Duration::ZERO } else { settings.retry.pause(failures) };
             let woken = match &mut signal {
-                // Fires also when a store that was away is back.
-                Some(signal) => self.unless_stopped(timeout(pause, signal.fired())).await,
+                // Fires also when a store that was away is back; what fired before the answer is answered.
+                Some(signal) => {
+                    signal.catch_up();
+                    self.unless_stopped(timeout(pause, signal.fired())).await
+                }
                 None => self.unless_stopped(tokio::time::sleep(pause)).await,
             };
             if matches!(woken, Woken::Stop) {

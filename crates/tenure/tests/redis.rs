@@ -55,6 +55,7 @@ fn main() {
             killed_connections_are_made_again
             a_connection_that_went_dead_without_a_word_is_replaced
             names_that_share_a_channel_are_all_woken
+            who_waits_is_subscribed_again_over_a_new_connection
             try_lock_survives_a_stale_connection;
         Openssl:
             tls_is_verified

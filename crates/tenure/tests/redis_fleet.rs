@@ -19,15 +19,21 @@ fn main() {
             a_relieved_master_costs_nothing
             an_acquire_in_flight_is_resolved_by_its_owner_on_the_new_master
             a_sentinel_that_names_a_replica_is_not_believed
+            closing_gives_all_connections_back
             one_living_sentinel_is_enough
             wrong_words_to_sentinels_are_named;
         Redis in cluster:
             a_killed_node_costs_no_hold_and_no_waiter
             a_hung_node_is_left_as_soon_as_another_takes_over
+            an_acquire_in_flight_is_resolved_by_its_owner_on_the_new_master
             a_relieved_node_costs_nothing
             a_dead_part_costs_no_hold_elsewhere
+            a_hung_part_delays_no_lock_elsewhere
             a_slot_that_moves_under_load_loses_nothing
             a_channel_that_moves_away_is_not_taken_for_an_answer
+            a_channel_that_moves_away_while_we_leave_it_is_not_taken_for_an_answer
+            a_server_that_has_not_joined_is_not_believed
+            closing_gives_all_connections_back
             names_that_would_be_in_several_slots_are_refused
             a_release_is_told_on_the_channel_that_java_listens_to
             a_java_release_wakes_us_over_the_shards_channel
@@ -37,6 +43,8 @@ fn main() {
             a_grant_counts_once_enough_replicas_have_it
             replicas_are_asked_over_the_connection_that_wrote
             many_grants_wait_for_replicas_together
+            a_wait_that_ends_with_the_masters_office_may_be_asked_again
+            attempts_are_not_made_in_a_burst
             a_hold_that_replicas_do_not_confirm_is_told_by_the_deadline
             an_unreplicated_lock_is_granted_again_with_a_larger_token_and_the_first_is_told
             a_sync_that_says_nothing_is_refused;

@@ -1,5 +1,7 @@
 //! Slots that change their servers while locks in them are held and waited for.
 
+use std::io::Write;
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -8,7 +10,7 @@ use redis::cmd;
 use tenure::{Error, Fault, Locker};
 use tokio::task::JoinSet;
 
-use super::crowd::{Crowd, offset};
+use super::crowd::{Crowd, in_flight, offset};
 use crate::support::cluster::Cluster;
 use crate::support::locker::{block_on, connect, must};
 use crate::support::server::RedisServer;
@@ -50,6 +52,16 @@ pub(crate) fn a_hung_node_is_left_as_soon_as_another_takes_over() {
     });
 }
 
+pub(crate) fn an_acquire_in_flight_is_resolved_by_its_owner_on_the_new_master() {
+    let mut cluster = Cluster::start();
+    block_on(in_flight(&cluster.url(), || {
+        let slot = cluster.slot("L0");
+        let old = cluster.owner(slot);
+        cluster.kill(old);
+        cluster.promoted(slot, old);
+    }));
+}
+
 pub(crate) fn a_relieved_node_costs_nothing() {
     for options in ["", "?wake=pubsub"] {
         let cluster = Cluster::start();
@@ -63,39 +75,69 @@ pub(crate) fn a_relieved_node_costs_nothing() {
     }
 }
 
-/// One part of the cluster is away for longer than a lease: only its own holds are lost.
+/// One part of the cluster is away for longer than a lease, dead or hung: only its own holds are lost.
 pub(crate) fn a_dead_part_costs_no_hold_elsewhere() {
-    // Without a replica that could take over, and with the rest in service all the same.
-    let mut cluster = Cluster::start();
-    for i in 0..cluster.nodes.len() {
-        for (option, value) in [("cluster-require-full-coverage", "no"), ("cluster-replica-no-failover", "yes")] {
-            cmd("CONFIG").arg("SET").arg(option).arg(value).query::<()>(&mut cluster.raw(i)).expect("set");
-        }
-    }
-    block_on(async {
-        let locker = connect(&format!("{}?lease=3s", cluster.url())).await;
-        let mut guards = Vec::new();
-        for i in 0..60 {
-            guards.push(locker.mutex(format!("held:{i}")).lock().await.expect("locked"));
-        }
-        let dead = cluster.owner(cluster.slot("held:0"));
-        let there = |name: &str| cluster.owner(cluster.slot(name)) == dead;
-        let (doomed, safe): (Vec<_>, Vec<_>) = guards.into_iter().partition(|g| there(g.resource().as_str()));
-        assert!(!doomed.is_empty() && !safe.is_empty());
-        cluster.kill(dead);
-        for guard in &doomed {
-            must("told", guard.lost()).await;
-        }
-        let renewed = locker.stats().renewed;
-        must("the others are renewed", async {
-            while locker.stats().renewed < renewed + 3 * safe.len() as u64 {
-                tokio::time::sleep(Duration::from_millis(20)).await;
+    for how in ["KILL", "STOP"] {
+        let cluster = Cluster::start();
+        for i in 0..cluster.nodes.len() {
+            // No replica takes over, and the rest is in service all the same.
+            for (option, value) in [("cluster-require-full-coverage", "no"), ("cluster-replica-no-failover", "yes")] {
+                cmd("CONFIG").arg("SET").arg(option).arg(value).query::<()>(&mut cluster.raw(i)).expect("set");
             }
-        })
-        .await;
-        for guard in safe {
-            guard.release().await.expect("held all the time");
         }
+        block_on(async {
+            // Several clients: each has its record at a server of its own.
+            let (mut lockers, mut guards) = (Vec::new(), Vec::new());
+            for l in 0..6 {
+                let locker = connect(&format!("{}?lease=6s", cluster.url())).await;
+                for i in 0..15 {
+                    guards.push(locker.mutex(format!("held:{l}:{i}")).lock().await.expect("locked"));
+                }
+                lockers.push(locker);
+            }
+            let dead = cluster.owner(cluster.slot("held:0:0"));
+            let there = |name: &str| cluster.owner(cluster.slot(name)) == dead;
+            let (doomed, safe): (Vec<_>, Vec<_>) = guards.into_iter().partition(|g| there(g.resource().as_str()));
+            assert!(!doomed.is_empty() && !safe.is_empty());
+            signal(cluster.nodes[dead].pid(), how);
+            for guard in &doomed {
+                must("told", guard.lost()).await;
+            }
+            let renewed = || lockers.iter().map(|locker| locker.stats().renewed).sum::<u64>();
+            let before = renewed();
+            must("the others are renewed", async {
+                while renewed() < before + 2 * safe.len() as u64 {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            })
+            .await;
+            for guard in safe {
+                guard.release().await.unwrap_or_else(|e| panic!("{how}: {e}"));
+            }
+        });
+    }
+}
+
+/// Who we are is written down at any server of the cluster; that one must not matter to locks elsewhere.
+pub(crate) fn a_hung_part_delays_no_lock_elsewhere() {
+    let cluster = Cluster::start();
+    block_on(async {
+        let locker = connect(&cluster.url()).await;
+        let owner = |name: &str| cluster.owner(cluster.slot(name));
+        let on = |node: usize| (0..).map(|i| format!("L{i}")).find(|name| owner(name) == node).expect("a name");
+        let names = [on(0), on(1), on(2)];
+        let guard = locker.mutex("first").lock().await.expect("locked");
+        let record = owner(&format!("tenure_client:{}", guard.owner_id().client));
+        signal(cluster.nodes[record].pid(), "STOP");
+        for node in (0..3).filter(|node| *node != record) {
+            let guard = locker.mutex(&*names[node]).try_lock().await.expect("answered").expect("free");
+            assert!(guard.is_valid());
+        }
+        assert_eq!(locker.stats().errors, 0, "nobody waited for the one that hangs");
+        // It does not keep a newcomer out either.
+        let newcomer = must("connected", connect(&cluster.url())).await;
+        drop(newcomer.mutex(&*names[(record + 1) % 3]).lock().await.expect("locked"));
+        signal(cluster.nodes[record].pid(), "CONT");
     });
 }
 
@@ -106,7 +148,7 @@ pub(crate) fn a_slot_that_moves_under_load_loses_nothing() {
         let cluster = Cluster::start();
         let slot = cluster.slot("{tag}");
         block_on(async {
-            let url = format!("{}?lease=3s{options}", cluster.url());
+            let url = format!("{}?lease=6s{options}", cluster.url());
             let (one, other) = (connect(&url).await, connect(&url).await);
             let mut held = Vec::new();
             for i in 0..20 {
@@ -143,9 +185,9 @@ pub(crate) fn a_slot_that_moves_under_load_loses_nothing() {
                     cluster.begin_migration(slot, to);
                     if round == 0 {
                         // Longer than a lease, with the keys first at the old and then at the new server.
-                        tokio::time::sleep(Duration::from_secs(2)).await;
+                        tokio::time::sleep(Duration::from_millis(3500)).await;
                         cluster.migrate_keys(slot, from, to);
-                        tokio::time::sleep(Duration::from_secs(2)).await;
+                        tokio::time::sleep(Duration::from_millis(3500)).await;
                     }
                     cluster.migrate_keys(slot, from, to);
                     cluster.end_migration(slot, to);
@@ -207,6 +249,88 @@ pub(crate) fn a_channel_that_moves_away_is_not_taken_for_an_answer() {
         }
         held.release().await.expect("given back");
         drop(must("woken", waiter).await.expect("no panic").expect("locked"));
+    });
+}
+
+/// The same while we leave that channel: what was heard first is not known then.
+pub(crate) fn a_channel_that_moves_away_while_we_leave_it_is_not_taken_for_an_answer() {
+    let cluster = Cluster::start();
+    let names: Vec<String> = (0..).map(|i| format!("L{i}")).filter(|n| cluster.owner(cluster.slot(n)) == 0).take(3).collect();
+    let [left, free, held] = &*names else { panic!("three names") };
+    let (node, slot) = (&cluster.nodes[0], cluster.slot(left));
+    let to: String = cmd("CLUSTER").arg("MYID").query(&mut cluster.raw(1)).expect("an id");
+    for name in [left, held] {
+        let java = "11111111-1111-1111-1111-111111111111:1";
+        cmd("HSET").arg(name).arg(java).arg(1).query::<()>(&mut node.raw()).expect("held");
+        cmd("PEXPIRE").arg(name).arg(600_000).query::<()>(&mut node.raw()).expect("held");
+    }
+    block_on(async {
+        let locker = connect(&cluster.url()).await;
+        assert!(locker.mutex(&**held).try_lock().await.expect("asked").is_none());
+        let waiter = tokio::spawn(locker.mutex(&**left).lock());
+        must("it is seen to wait", async {
+            while locker.mutex(&**left).inspect().await.expect("inspected").waiting != Some(1) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+        let mut admin = TcpStream::connect(("127.0.0.1", node.port)).expect("connected");
+        cluster.begin_migration(slot, 1);
+        cluster.migrate_keys(slot, 0, 1);
+        // All of this is waiting for the server when it goes on, in this order.
+        signal(node.pid(), "STOP");
+        admin.write_all(format!("CLUSTER SETSLOT {slot} NODE {to}\r\n").as_bytes()).expect("written");
+        waiter.abort();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let one = tokio::spawn(locker.mutex(&**free).lock());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let other = tokio::spawn(locker.mutex(&**held).try_lock());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        signal(node.pid(), "CONT");
+        assert!(other.await.expect("no panic").expect("answered").is_none(), "another holds it");
+        let guard = must("answered", one).await.expect("no panic").expect("locked");
+        let holder = locker.mutex(&**free).inspect().await.expect("inspected").holders.remove(0);
+        assert_eq!((&*holder.owner, holder.token), (&*guard.owner_id().to_string(), Some(guard.token())));
+    });
+}
+
+pub(crate) fn a_server_that_has_not_joined_is_not_believed() {
+    let cluster = Cluster::start();
+    let alone = RedisServer::with(&["--cluster-enabled", "yes"]);
+    let url = cluster.url().replace("://", &format!("://127.0.0.1:{},", alone.port));
+    let owner = cluster.owner(cluster.slot("L"));
+    block_on(async {
+        for _ in 0..10 {
+            let locker = connect(&url).await;
+            let mut raw = cluster.raw(owner);
+            cmd("SSUBSCRIBE").arg("redisson_lock__channel:{L}").query::<(String, String, i64)>(&mut raw).expect("subscribed");
+            drop(locker.mutex("L").try_lock().await.expect("asked").expect("free"));
+            // In the cluster's own way.
+            raw.set_read_timeout(Some(Duration::from_secs(30))).expect("set");
+            raw.recv_response().expect("told on the shard's channel");
+            locker.close().await.expect("closed");
+        }
+        let error = Locker::connect(&format!("redis+cluster://127.0.0.1:{}", alone.port)).await.expect_err("no cluster");
+        assert!(error.is_transient() && error.to_string().contains("not joined"), "{error}");
+    });
+}
+
+pub(crate) fn closing_gives_all_connections_back() {
+    let cluster = Cluster::start();
+    let ours = || -> usize {
+        let list = |i| cmd("CLIENT").arg("LIST").query::<String>(&mut cluster.raw(i)).expect("listed");
+        (0..cluster.nodes.len()).map(|i| list(i).lines().filter(|line| line.contains("resp=3")).count()).sum()
+    };
+    block_on(async {
+        // By another name than they call themselves.
+        let locker = connect(&cluster.url().replace("127.0.0.1", "localhost")).await;
+        for i in 0..20 {
+            locker.mutex(format!("L{i}")).lock().await.expect("locked").release().await.expect("given back");
+        }
+        assert!(ours() >= 3);
+        locker.close().await.expect("closed");
+        eventually("nothing is left", || ours() == 0);
+        drop(locker);
     });
 }
 

@@ -106,3 +106,50 @@ impl Crowd {
         }
     }
 }
+
+/// Locks are taken all the while: each call that was under way when the master died ends in a lock that is there under its
+/// owner, or in one that is told to be lost; and nothing is there that nobody has.
+pub(crate) async fn in_flight(url: &str, fail_over: impl FnOnce()) {
+    let locker = connect(&format!("{url}?lease=20s")).await;
+    let mut calls = JoinSet::new();
+    for i in 0..400 {
+        let mutex = locker.mutex(format!("L{i}"));
+        calls.spawn(async move {
+            tokio::time::sleep(Duration::from_millis(i)).await;
+            mutex.lock().await
+        });
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    tokio::task::block_in_place(fail_over);
+    let mut guards = Vec::new();
+    while let Some(guard) = must("every call is answered", calls.join_next()).await {
+        guards.push(guard.expect("no panic").expect("locked in the end"));
+    }
+    assert_eq!(guards.len(), 400);
+    // Long enough that each has been renewed, or told that it is lost.
+    let renewed = locker.stats().renewed;
+    must("renewals", async {
+        while locker.stats().renewed < renewed + guards.len() as u64 - locker.stats().lost {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    let other = connect(url).await;
+    let mut owners = BTreeSet::new();
+    for guard in &guards {
+        let holders = other.mutex(guard.resource().clone()).inspect().await.expect("inspected").holders;
+        let holders: Vec<&str> = holders.iter().map(|holder| &*holder.owner).collect();
+        let own = guard.owner_id().to_string();
+        // Lost in between is lost, too.
+        let expected = if guard.is_valid() { vec![&*own] } else { vec![] };
+        assert!(holders == expected || !guard.is_valid() && holders.is_empty(), "{:?} is held by {holders:?}", guard.resource());
+        assert!(owners.insert(own), "no owner has two locks");
+    }
+    drop(guards);
+    must("all is given back", async {
+        while !other.list("").await.expect("listed").is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}

@@ -1,5 +1,7 @@
 //! `sync=k`, and what happens to a lock that a replica never heard of.
 
+use std::time::{Duration, Instant};
+
 use redis::{Connection, cmd};
 use tenure::{Error, Fault, Locker, LostReason};
 
@@ -108,6 +110,48 @@ pub(crate) fn many_grants_wait_for_replicas_together() {
         assert!(waits <= 10, "{waits} rounds for 100 attempts");
         signal(replica.pid(), "CONT");
         held.release().await.expect("given back");
+    });
+}
+
+/// The server becomes a replica itself while it waits for its own.
+pub(crate) fn a_wait_that_ends_with_the_masters_office_may_be_asked_again() {
+    let (server, other) = (RedisServer::start(), RedisServer::start());
+    let replica = replica_of(server.port);
+    let mut raw = server.raw();
+    block_on(async {
+        let locker = connect(&format!("{}?sync=1&sync_timeout=20s&timeout=60s", server.url())).await;
+        signal(replica.pid(), "STOP");
+        let call = tokio::spawn(locker.mutex("L").try_lock());
+        let blocked = || info(&mut raw, "clients").contains("blocked_clients:1");
+        eventually("it waits for the replica", blocked);
+        cmd("REPLICAOF").arg("127.0.0.1").arg(other.port).query::<()>(&mut raw).expect("relieved");
+        let error = must("answered", call).await.expect("no panic").expect_err("no master any more");
+        assert!(error.is_transient(), "{error}");
+        signal(replica.pid(), "CONT");
+    });
+}
+
+/// Neither the undoing of a grant nor a connection to a server without locks is a reason to ask again at once.
+pub(crate) fn attempts_are_not_made_in_a_burst() {
+    let (server, replica) = (RedisServer::start(), RedisServer::start());
+    cmd("REPLICAOF").arg("127.0.0.1").arg(server.port).query::<()>(&mut replica.raw()).expect("a replica");
+    let connections = || -> u64 {
+        let stats = info(&mut replica.raw(), "stats");
+        let line = stats.lines().find_map(|l| l.strip_prefix("total_connections_received:")).expect("counted");
+        line.trim().parse().expect("a number")
+    };
+    block_on(async {
+        let read_only = connect(&replica.url()).await;
+        let lonely = connect(&format!("{}?sync=5&sync_timeout=10ms", server.url())).await;
+        let (made, begun) = (connections(), Instant::now());
+        read_only.mutex("L").lock().await.expect_err("a replica");
+        // Ten attempts, with growing pauses in between.
+        assert!(begun.elapsed() > Duration::from_secs(2), "after {:?}", begun.elapsed());
+        assert!(connections() - made < 40, "{} connections", connections() - made);
+        let begun = Instant::now();
+        let error = lonely.mutex("L").lock().await.expect_err("too few replicas");
+        assert_eq!(error.fault(), Some(Fault::Replicas));
+        assert!(begun.elapsed() > Duration::from_secs(2), "after {:?}", begun.elapsed());
     });
 }
 

@@ -1,13 +1,11 @@
 //! A master that dies, hangs or is relieved while locks on it are held and waited for.
 
-use std::collections::HashSet;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use redis::cmd;
 use tenure::{Fault, Locker};
-use tokio::task::JoinSet;
 
-use super::crowd::{Crowd, offset};
+use super::crowd::{Crowd, in_flight, offset};
 use crate::support::locker::{block_on, connect, must};
 use crate::support::sentinel::SentinelSet;
 use crate::support::server::Setup;
@@ -66,54 +64,31 @@ pub(crate) fn a_relieved_master_costs_nothing() {
     });
 }
 
-/// Locks are taken all the while: each call that was under way when the master died ends in a lock that is there under its
-/// owner, or in none.
 pub(crate) fn an_acquire_in_flight_is_resolved_by_its_owner_on_the_new_master() {
     let mut set = SentinelSet::start();
-    block_on(async {
-        let locker = connect(&format!("{}?lease=20s", set.url())).await;
-        let mut calls = JoinSet::new();
-        for i in 0..400 {
-            let mutex = locker.mutex(format!("L{i}"));
-            calls.spawn(async move {
-                tokio::time::sleep(Duration::from_millis(i)).await;
-                mutex.lock().await
-            });
-        }
-        tokio::time::sleep(Duration::from_millis(200)).await;
+    block_on(in_flight(&set.url(), || {
         let old = set.kill_master();
-        let new = set.promoted(old);
-        let mut guards = Vec::new();
-        while let Some(guard) = must("every call is answered", calls.join_next()).await {
-            guards.push(guard.expect("no panic").expect("locked in the end"));
-        }
-        assert_eq!(guards.len(), 400);
-        // Long enough that each has been renewed, or told that it is lost.
-        let renewed = locker.stats().renewed;
-        must("renewals", async {
-            while locker.stats().renewed < renewed + guards.len() as u64 - locker.stats().lost {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        })
-        .await;
-        let mut raw = set.servers[new].raw();
-        let mut owners = HashSet::new();
-        for guard in &guards {
-            let fields: Vec<String> = cmd("HKEYS").arg(guard.resource().as_str()).query(&mut raw).expect("asked");
-            if guard.is_valid() {
-                assert_eq!(fields, [guard.owner_id().to_string()], "{:?} is held, once and by us", guard.resource());
-            } else {
-                assert!(fields.is_empty(), "{:?} is lost, but somebody holds it: {fields:?}", guard.resource());
-            }
-            assert!(owners.insert(guard.owner_id()), "no owner has two locks");
-        }
-        drop(guards);
-        must("all is given back", async {
-            while !locker.list("").await.expect("listed").is_empty() {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        })
-        .await;
+        set.promoted(old);
+    }));
+}
+
+pub(crate) fn closing_gives_all_connections_back() {
+    let set = SentinelSet::start();
+    let list = |mut raw: redis::Connection| -> String { cmd("CLIENT").arg("LIST").query(&mut raw).expect("listed") };
+    let listeners =
+        || set.sentinels.iter().map(|s| list(s.raw()).lines().filter(|l| l.contains(" sub=1 ")).count()).sum::<usize>();
+    let at_servers =
+        || -> usize { set.servers.iter().map(|s| list(s.raw()).lines().filter(|l| l.contains("resp=3")).count()).sum() };
+    block_on(async {
+        let locker = connect(&set.url()).await;
+        eventually("it listens to all", || listeners() == 3);
+        locker.mutex("L").lock().await.expect("locked").release().await.expect("given back");
+        assert!(at_servers() >= 1);
+        locker.close().await.expect("closed");
+        eventually("nothing is left", || listeners() + at_servers() == 0);
+        set.failover();
+        eventually("nor made again", || listeners() + at_servers() == 0);
+        drop(locker);
     });
 }
 

@@ -188,6 +188,12 @@ pub(crate) fn a_wrong_password_is_named_and_not_shown() {
             assert_eq!((error.fault(), error.is_transient()), (Some(Fault::Auth), false), "{error}");
             assert!(!format!("{error} {error:?}").contains(CANARY));
         }
+        // What has to be percent-encoded and is not lands elsewhere in the URL.
+        for password in [format!("x/{CANARY}"), format!("x?{CANARY}"), format!("x#{CANARY}"), format!("x,{CANARY}")] {
+            let error =
+                Locker::connect(&format!("redis://user:{password}@127.0.0.1:{}", server.port)).await.expect_err("refused");
+            assert!(!format!("{error} {error:?}").contains(CANARY), "{error}");
+        }
         let locker = connect(&format!("redis://:right@127.0.0.1:{}", server.port)).await;
         assert!(!format!("{locker:?} {:?}", locker.mutex("L")).contains("right"));
     });

@@ -6,7 +6,7 @@ use redis::cmd;
 use tenure::{LostReason, State};
 
 use crate::support::cable::Cable;
-use crate::support::locker::{block_on, connect};
+use crate::support::locker::{block_on, connect, must};
 use crate::support::{RedisServer, signal};
 
 pub(crate) fn a_restart_wakes_waiters_and_tells_holders() {
@@ -123,6 +123,39 @@ pub(crate) fn killed_connections_are_made_again() {
             guard.release().await.expect("given back over a new connection");
             let woken = tokio::time::timeout(Duration::from_secs(10), waiter).await.expect("woken over a new connection");
             drop(woken.expect("no panic").expect("locked"));
+        });
+    }
+}
+
+pub(crate) fn who_waits_is_subscribed_again_over_a_new_connection() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    for options in ["", "?wake=pubsub"] {
+        block_on(async {
+            let url = format!("{}{options}", server.url());
+            let (one, other) = (connect(&url).await, connect(&url).await);
+            let guard = one.mutex("L").lock().await.expect("locked");
+            let waiter = tokio::spawn(other.mutex("L").lock());
+            for _ in 0..2 {
+                must("it is seen to wait", async {
+                    while one.mutex("L").inspect().await.ok().and_then(|state| state.waiting) != Some(1) {
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                    }
+                })
+                .await;
+                for kind in ["normal", "pubsub"] {
+                    cmd("CLIENT")
+                        .arg("KILL")
+                        .arg("TYPE")
+                        .arg(kind)
+                        .arg("SKIPME")
+                        .arg("yes")
+                        .query::<u32>(&mut raw)
+                        .expect("killed");
+                }
+            }
+            drop(guard);
+            drop(must("woken", waiter).await.expect("no panic").expect("locked"));
         });
     }
 }

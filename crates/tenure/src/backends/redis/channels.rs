@@ -1,20 +1,36 @@
 //! The subscriptions of a link: to be woken where there is no tracking, and to be seen by those who ask who waits.
+//!
+//! Plain channels share the connection of commands. Those of a cluster's shards must not: when a slot moves away, the server says
+//! `sunsubscribe` unasked, which redis-rs takes for the answer to the oldest call under way, so that every later answer would
+//! belong to another call. On a connection of their own that costs a subscription at most, and that is made anew.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use redis::{PushInfo, PushKind, Value, cmd};
+use redis::aio::MultiplexedConnection;
+use redis::{PushInfo, PushKind, RedisResult, Value, cmd};
 
 use super::fault::{Failure, NAME};
-use super::link::{Link, Live};
+use super::link::Link;
 use super::reply::text;
-use super::shared::{Wake, lock};
+use super::shared::Wake;
 use crate::error::{Error, Fault, Result};
 use crate::name::{OwnerId, Resource};
 
 /// A wait that lasts longer than this becomes visible to others through a subscription.
 const VISIBLE_AFTER: Duration = Duration::from_millis(500);
+
+/// The names to whose channels a connection is subscribed.
+#[derive(Default)]
+pub(super) struct Channels {
+    /// Which connection knows of them; zero: none.
+    id: u64,
+    names: HashSet<String>,
+    /// The connection for a shard's channels, while there are any.
+    own: Option<MultiplexedConnection>,
+}
 
 impl Link {
     pub(super) fn on_push(&self, id: u64, push: &PushInfo) {
@@ -25,22 +41,9 @@ impl Link {
                 // The whole database was emptied.
                 _ => hub.fire_all(),
             },
-            PushKind::Message | PushKind::SMessage => {
-                // With tracking the same release has been told already; a subscription there only makes us visible.
-                let listens = self.live().as_ref().is_some_and(|live| live.wake == Wake::PubSub);
-                let names = push.data.first().and_then(text).and_then(|channel| self.shared.layout.names_of_channel(channel));
-                if let (true, Some(names)) = (listens, names) {
-                    names.iter().for_each(|name| hub.fire(name));
-                }
-            }
-            PushKind::SUnsubscribe => {
-                let channel = push.data.first().and_then(text).unwrap_or_default();
-                // A slot that moved away takes its channels along, and redis-rs takes that news for the answer to
-                // whatever was asked last: nothing that comes over this connection can be believed any more.
-                if !lock(&self.leaving).remove(channel) {
-                    self.abandon(id);
-                    hub.fire_all();
-                }
+            // With tracking the same release has been told already; a subscription there only makes us visible.
+            PushKind::Message | PushKind::SMessage if self.wake() == Some(Wake::PubSub) => {
+                self.names_of(push).iter().for_each(|name| hub.fire(name));
             }
             PushKind::Disconnection => {
                 self.discard(id);
@@ -51,42 +54,88 @@ impl Link {
         }
     }
 
+    /// The names that a push about a channel may speak of.
+    fn names_of<'a>(&self, push: &'a PushInfo) -> Vec<&'a str> {
+        let channel = push.data.first().and_then(text);
+        channel.and_then(|channel| self.shared.layout.names_of_channel(channel)).map(Vec::from).unwrap_or_default()
+    }
+
     /// Subscribes to the channel of a name that somebody listens to. True if it was not before.
     pub(super) async fn subscribe(&self, name: &Resource) -> Result<bool> {
-        let mut subscribed = self.subscribed.lock().await;
+        let mut channels = self.channels.lock().await;
         if !self.shared.hub.listens(name.as_str()) {
             return Ok(false);
         }
-        let Some(mut live) = self.live().clone() else {
-            return Err(Error::unavailable(NAME, "subscribing", Fault::Connection, "the connection broke"));
-        };
-        // A new connection knows nothing of the old one's subscriptions.
-        if subscribed.0 != live.id {
-            *subscribed = (live.id, Default::default());
-        }
-        if subscribed.1.contains(name.as_str()) {
+        let mut connection = self.connection_of(&mut channels).await?;
+        if channels.names.contains(name.as_str()) {
             return Ok(false);
         }
         let channel = self.shared.layout.channel(name);
-        let answer = if self.shared.sharded.load(Ordering::Relaxed) {
-            cmd("SSUBSCRIBE").arg(channel).query_async::<Value>(&mut live.connection).await.map(drop)
+        let answer = if self.is_sharded() {
+            shard("SSUBSCRIBE", channel, &mut connection).await
         } else {
-            live.connection.subscribe(channel).await
+            connection.subscribe(channel).await
         };
-        answer.map_err(|e| Failure::of("subscribing", &e).error)?;
-        subscribed.1.insert(name.as_str().to_owned());
+        if let Err(e) = answer {
+            // Whatever it was about, the next ones start afresh.
+            *channels = Channels::default();
+            return Err(Failure::of("subscribing", &e).error);
+        }
+        channels.names.insert(name.as_str().to_owned());
         Ok(true)
     }
 
-    async fn unsubscribe(&self, live: &mut Live, name: &Resource) {
-        let channel = self.shared.layout.channel(name);
-        // Whatever comes of it: who is not told goes on to be told what it does not need.
-        if self.shared.sharded.load(Ordering::Relaxed) {
-            lock(&self.leaving).insert(channel.clone());
-            drop(cmd("SUNSUBSCRIBE").arg(channel).query_async::<Value>(&mut live.connection).await);
-        } else {
-            drop(live.connection.unsubscribe(channel).await);
+    fn is_sharded(&self) -> bool {
+        self.shared.sharded.load(Ordering::Relaxed)
+    }
+
+    /// The connection for channels. A new one knows nothing of the old one's.
+    async fn connection_of(&self, channels: &mut Channels) -> Result<MultiplexedConnection> {
+        if self.is_sharded() {
+            if let Some(own) = &channels.own {
+                return Ok(own.clone());
+            }
+            let (me, id) = (Weak::clone(&self.me), self.shared.next_id());
+            let on_push = move |push: PushInfo| {
+                if let Some(link) = me.upgrade() {
+                    link.on_shard_push(id, push);
+                }
+                Ok::<(), ()>(())
+            };
+            let (connection, _) = self.dial(on_push).await?;
+            *channels = Channels { id, names: HashSet::new(), own: Some(connection.clone()) };
+            return Ok(connection);
         }
+        let Some(live) = self.live().clone() else {
+            return Err(Error::unavailable(NAME, "subscribing", Fault::Connection, "the connection broke"));
+        };
+        if channels.id != live.id {
+            *channels = Channels { id: live.id, ..Channels::default() };
+        }
+        Ok(live.connection)
+    }
+
+    /// What comes over the connection for a shard's channels.
+    fn on_shard_push(&self, id: u64, push: PushInfo) {
+        if push.kind == PushKind::SMessage {
+            return self.on_push(id, &push);
+        }
+        let (true, Some(link)) = (matches!(push.kind, PushKind::SUnsubscribe | PushKind::Disconnection), self.me.upgrade())
+        else {
+            return;
+        };
+        self.shared.runtime.spawn(async move {
+            let mut channels = link.channels.lock().await;
+            let gone = match push.kind {
+                PushKind::SUnsubscribe => link.names_of(&push).iter().any(|name| channels.names.contains(*name)),
+                _ => true,
+            };
+            // A name that we have left ourselves is not among them any more.
+            if channels.id == id && gone {
+                let lost = std::mem::take(&mut *channels);
+                lost.names.iter().for_each(|name| link.shared.hub.fire(name));
+            }
+        });
     }
 
     /// Notes that an owner was told "busy" here and will wait; says how long it may do so before it asks again.
@@ -97,14 +146,13 @@ impl Link {
             return soon;
         }
         let lasts = self.shared.waits_since(name.as_str(), owner) >= VISIBLE_AFTER;
-        let there = self.subscribed.try_lock().is_ok_and(|subscribed| subscribed.1.contains(name.as_str()));
-        if !there && (lasts || wake == Wake::PubSub) {
+        if !self.is_subscribed(name.as_str()) && (lasts || wake == Wake::PubSub) {
             let (link, name) = (Arc::clone(self), name.clone());
             // Nobody needs to wait for this.
             self.shared.runtime.spawn(async move {
                 let subscribed = tokio::time::timeout(link.shared.timeout, link.subscribe(&name)).await;
                 if wake == Wake::PubSub && matches!(subscribed, Ok(Ok(true))) {
-                    // It was not listening here when it asked: the name may have moved to this server.
+                    // It was not listening here when it asked: the connection is new, or the name has moved to this server.
                     link.shared.hub.fire(name.as_str());
                 }
             });
@@ -112,20 +160,46 @@ impl Link {
         if lasts { 10 * VISIBLE_AFTER } else { soon }
     }
 
+    fn is_subscribed(&self, name: &str) -> bool {
+        let Ok(channels) = self.channels.try_lock() else { return false };
+        let current = self.is_sharded() || self.live().as_ref().is_some_and(|live| live.id == channels.id);
+        current && channels.names.contains(name)
+    }
+
     /// The last one who listened to a name has gone.
     pub(super) fn stopped_listening(&self, name: &str) {
-        let might_be = self.subscribed.try_lock().map_or(true, |subscribed| subscribed.1.contains(name));
+        let might_be = self.channels.try_lock().map_or(true, |channels| channels.names.contains(name));
         let (true, Some(link), Ok(name)) = (might_be, self.me.upgrade(), Resource::new(name)) else { return };
         self.shared.runtime.spawn(async move {
-            let mut subscribed = link.subscribed.lock().await;
+            let mut channels = link.channels.lock().await;
             // Somebody may have begun to listen again.
-            if link.shared.hub.listens(name.as_str()) || !subscribed.1.remove(name.as_str()) {
+            if link.shared.hub.listens(name.as_str()) || !channels.names.remove(name.as_str()) {
                 return;
             }
-            let live = link.live().clone().filter(|live| live.id == subscribed.0);
-            if let Some(mut live) = live {
-                drop(tokio::time::timeout(link.shared.timeout, link.unsubscribe(&mut live, &name)).await);
+            let left = tokio::time::timeout(link.shared.timeout, link.leave(&mut channels, &name)).await;
+            if !matches!(left, Ok(Ok(()))) {
+                *channels = Channels::default();
             }
         });
     }
+
+    async fn leave(&self, channels: &mut Channels, name: &Resource) -> RedisResult<()> {
+        let channel = self.shared.layout.channel(name);
+        if channels.names.is_empty() {
+            channels.own = None;
+        }
+        if let Some(own) = &mut channels.own {
+            return shard("SUNSUBSCRIBE", channel, own).await;
+        }
+        let live = self.live().clone().filter(|live| live.id == channels.id);
+        match live {
+            Some(mut live) => live.connection.unsubscribe(channel).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// Subscribes to one channel of a shard or leaves it: answered by one push.
+async fn shard(verb: &str, channel: String, connection: &mut MultiplexedConnection) -> RedisResult<()> {
+    cmd(verb).arg(channel).query_async::<Value>(connection).await.map(drop)
 }

@@ -3,12 +3,9 @@
 //! One link per server, so that every connection tracks, subscribes and waits for replicas as that of a single server
 //! does. Redirections are followed here; redis-rs's own cluster client, which repeats what timed out, is not used.
 
-use std::collections::HashSet;
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::join_all;
 use redis::cmd;
 use tokio::sync::mpsc;
 use tracing::debug;
@@ -16,21 +13,19 @@ use tracing::debug;
 use super::dial::Dial;
 use super::fault::{Cause, Failure, NAME};
 use super::link::{Link, Place};
+use super::map::{Map, Node};
 use super::question::Question;
 use super::reply::{text, unexpected};
 use super::rounds::Rounds;
 use super::route::{Hop, Route};
 use super::shared::{Shared, lock};
-use super::slots::{Address, Range, SLOTS, ranges, redirected, slot_of, slot_of_name};
+use super::slots::{Address, Range, ranges, redirected, slot_of, slot_of_name};
 use super::url::refuse;
 use crate::error::{Error, Fault, Result};
 use crate::name::Resource;
 
 /// How many servers are asked at once who has which slot: one of them may hang.
 const ASKED_AT_ONCE: usize = 3;
-
-/// How long a server may take to say how the cluster is.
-const GLANCE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(super) struct Cluster {
@@ -42,42 +37,6 @@ pub(super) struct Cluster {
     shared: Arc<Shared>,
     map: Mutex<Map>,
     refreshes: Rounds<()>,
-}
-
-/// What is known of the cluster.
-#[derive(Debug, Default)]
-struct Map {
-    nodes: Vec<Node>,
-    /// Per slot, the number of its master in `nodes`.
-    owners: Vec<Option<u16>>,
-    /// Servers that a call has found gone or out of service.
-    suspects: HashSet<Address>,
-}
-
-#[derive(Debug, Clone)]
-struct Node {
-    address: Address,
-    link: Arc<Link>,
-}
-
-impl Map {
-    fn owner(&self, slot: u16) -> Option<&Node> {
-        let number = (*self.owners.get(usize::from(slot))?)?;
-        self.nodes.get(usize::from(number))
-    }
-
-    fn owners(&self) -> impl Iterator<Item = &Node> {
-        let numbers: HashSet<u16> = self.owners.iter().flatten().copied().collect();
-        self.nodes
-            .iter()
-            .enumerate()
-            .filter(move |(i, _)| u16::try_from(*i).is_ok_and(|i| numbers.contains(&i)))
-            .map(|(_, node)| node)
-    }
-
-    fn address_of(&self, link: &Arc<Link>) -> Option<Address> {
-        self.nodes.iter().find(|node| Arc::ptr_eq(&node.link, link)).map(|node| node.address.clone())
-    }
 }
 
 impl Cluster {
@@ -99,27 +58,19 @@ impl Cluster {
 
     /// Whether the servers have channels per shard, asked as Redisson asks.
     pub(super) async fn has_shard_channels(&self) -> Result<bool> {
+        let doing = "looking for sharded channels";
         let mut ask = cmd("PUBSUB");
         ask.arg("SHARDNUMSUB").arg("0");
-        let Some(link) = self.masters().await?.into_iter().next() else { return Ok(false) };
-        match link.ask("looking for sharded channels", Question::Command(&ask), false).await {
-            Ok(_) => Ok(true),
-            Err(failure) if failure.error.is_transient() => Err(failure.error),
-            Err(_) => Ok(false),
-        }
-    }
-
-    /// The number of a server, known or not.
-    fn number(&self, map: &mut Map, address: &Address) -> Result<u16> {
-        let known = map.nodes.iter().position(|node| node.address == *address);
-        let number = match known {
-            Some(number) => number,
-            None => {
-                map.nodes.push(node(&self.dial, address, &self.shared)?);
-                map.nodes.len() - 1
+        let mut trouble = unexpected(doing);
+        for link in self.servers() {
+            match tokio::time::timeout(self.shared.timeout, link.ask(doing, Question::Command(&ask), false)).await {
+                Ok(Ok(_)) => return Ok(true),
+                Ok(Err(failure)) if failure.error.is_transient() => trouble = failure.error,
+                Ok(Err(_)) => return Ok(false),
+                Err(_) => trouble = Error::unavailable(NAME, doing, Fault::Timeout, "no answer"),
             }
-        };
-        u16::try_from(number).map_err(|_| unexpected("reading the cluster's slots"))
+        }
+        Err(trouble)
     }
 
     /// Learns from any of the servers who has which slot.
@@ -141,10 +92,11 @@ impl Cluster {
     /// Who can be asked, the most promising first; at random among equals, so that nobody is everybody's first.
     fn candidates(&self) -> Vec<Node> {
         let map = lock(&self.map);
-        let unknown = self.seeds.iter().filter(|seed| !map.nodes.iter().any(|node| node.address == seed.address));
-        let mut nodes: Vec<Node> = map.nodes.iter().chain(unknown).cloned().collect();
-        let rank = |node: &Node| (map.suspects.contains(&node.address), !node.link.is_live());
+        let rank = |node: &Node| (map.suspects.contains_key(&node.address), !node.link.is_live());
+        let mut nodes = map.nodes.clone();
         nodes.sort_by_cached_key(|node| (rank(node), getrandom::u32().unwrap_or_default()));
+        // Those of the URL last: what is known now is later news.
+        nodes.extend(self.seeds.iter().filter(|seed| !map.nodes.iter().any(|node| node.address == seed.address)).cloned());
         nodes
     }
 
@@ -154,16 +106,10 @@ impl Cluster {
         for node in nodes {
             let (answer, node, limit) = (answer.clone(), node.clone(), self.shared.timeout);
             self.shared.runtime.spawn(async move {
-                let mut slots = cmd("CLUSTER");
-                slots.arg("SLOTS");
                 let doing = format!("asking {}:{} for the cluster's slots", node.address.0, node.address.1);
-                let asked = tokio::time::timeout(limit, node.link.ask(&doing, Question::Command(&slots), false)).await;
-                let view = match asked {
-                    Ok(Ok(answered)) => ranges(&answered.value, &node.address).ok_or_else(|| unexpected(&doing)),
-                    Ok(Err(failure)) => Err(failure.error),
-                    Err(_) => Err(Error::unavailable(NAME, doing, Fault::Timeout, format!("no answer within {limit:?}"))),
-                };
-                drop(answer.send(view));
+                let asked = tokio::time::timeout(limit, view_of(&node, &doing)).await;
+                let late = |_| Err(Error::unavailable(NAME, doing, Fault::Timeout, format!("no answer within {limit:?}")));
+                drop(answer.send(asked.unwrap_or_else(late)));
             });
         }
         drop(answer);
@@ -171,11 +117,11 @@ impl Cluster {
         while let Some(view) = answers.recv().await {
             match view {
                 Ok(view) => return Ok(view),
-                Err(e) if e.to_string().contains("cluster support disabled") => {
-                    return Err(refuse(self.scheme, "names a server that is not one of a cluster (redis:// reaches it)"));
-                }
                 Err(e) => trouble = e,
             }
+        }
+        if trouble.to_string().contains("cluster support disabled") {
+            trouble = refuse(self.scheme, "names a server that is not one of a cluster (redis:// reaches it)");
         }
         Err(trouble)
     }
@@ -183,40 +129,50 @@ impl Cluster {
     /// Takes over what a server said. Those who wait ask again if a slot has another server now.
     fn adopt(&self, view: &[Range]) -> Result<()> {
         let mut map = lock(&self.map);
-        let mut new = Map::default();
-        for node in view.iter().flat_map(|range| &range.nodes) {
-            if !new.nodes.iter().any(|known| known.address == *node)
-                && let Some(known) = map.nodes.iter().chain(&self.seeds).find(|known| known.address == *node)
-            {
-                new.nodes.push(known.clone());
-            }
-            self.number(&mut new, node)?;
-        }
-        new.owners = vec![None; usize::from(SLOTS)];
-        for range in view {
-            let Some(master) = range.nodes.first() else { continue };
-            let number = self.number(&mut new, master)?;
-            new.owners[usize::from(range.first)..=usize::from(range.last)].fill(Some(number));
-        }
-        let keeps = |slot: u16| match (map.owner(slot), new.owner(slot)) {
-            (Some(old), Some(new)) => Arc::ptr_eq(&old.link, &new.link),
-            (None, None) => true,
-            _ => false,
-        };
-        let changed = (0..SLOTS).filter(|slot| !keeps(*slot)).count();
-        new.suspects =
-            new.owners().filter(|node| map.suspects.contains(&node.address)).map(|node| node.address.clone()).collect();
-        let out_of_office: Vec<_> =
-            map.owners().filter(|old| !new.owners().any(|node| Arc::ptr_eq(&node.link, &old.link))).cloned().collect();
+        let known: Vec<&Node> = map.nodes.iter().chain(&self.seeds).collect();
+        let mut new = Map::new(view, &known, |address| node(&self.dial, address, &self.shared))?;
+        let changed = new.differs(&map);
+        let replaced = new.inherit_suspects(&map);
         *map = new;
         drop(map);
-        // What is under way to a server that hangs is asked of its successor.
-        out_of_office.iter().for_each(|node| node.link.give_up());
+        // What is under way to a server that hangs is asked of its successor; one that answers says itself who that is.
+        replaced.iter().for_each(|link| link.give_up());
         if changed > 0 {
             debug!(changed, "slots have other servers now");
             self.shared.hub.fire_all();
         }
         Ok(())
+    }
+
+    /// Holds something against a server.
+    fn note(&self, link: &Arc<Link>, lost: bool) {
+        let mut map = lock(&self.map);
+        let Some(address) = map.nodes.iter().find(|node| Arc::ptr_eq(&node.link, link)).map(|node| node.address.clone()) else {
+            return;
+        };
+        debug!(host = address.0, port = address.1, lost, "a server of the cluster does not serve, or is slow");
+        map.suspects.entry(address).or_default().lost |= lost;
+    }
+
+    /// Asks a suspect how it is.
+    async fn look_at(&self, node: &Node) {
+        let mut info = cmd("CLUSTER");
+        info.arg("INFO");
+        let look = node.link.ask("asking how the cluster is", Question::Command(&info), false);
+        let answer = tokio::time::timeout(self.shared.timeout, look).await;
+        let serves = matches!(&answer, Ok(Ok(answer)) if text(&answer.value).is_some_and(|s| s.contains("cluster_state:ok")));
+        let mut map = lock(&self.map);
+        if !serves {
+            if let Some(suspect) = map.suspects.get_mut(&node.address) {
+                suspect.asked = false;
+            }
+            return;
+        }
+        let was = map.suspects.remove(&node.address);
+        drop(map);
+        if was.is_some_and(|suspect| suspect.lost) {
+            self.shared.hub.fire_all();
+        }
     }
 
     fn owner(&self, slot: u16) -> Option<Arc<Link>> {
@@ -226,17 +182,28 @@ impl Cluster {
     /// The link to the server that another one has named.
     fn named(&self, named: &str, by: &Arc<Link>, owns: Option<u16>) -> Option<Arc<Link>> {
         let mut map = lock(&self.map);
-        let by = map.address_of(by).or_else(|| self.seeds.first().map(|seed| seed.address.clone()))?;
-        let number = self.number(&mut map, &redirected(named, &by)?).ok()?;
-        if let Some(owner) = owns.and_then(|slot| map.owners.get_mut(usize::from(slot))) {
-            *owner = Some(number);
-        }
-        Some(Arc::clone(&map.nodes[usize::from(number)].link))
+        let by = map.nodes.iter().chain(&self.seeds).find(|node| Arc::ptr_eq(&node.link, by))?.address.clone();
+        let address = redirected(named, &by)?;
+        Some(map.learn(&address, owns, |address| node(&self.dial, address, &self.shared)).ok()?.link)
     }
 }
 
 fn node(dial: &Dial, address: &Address, shared: &Arc<Shared>) -> Result<Node> {
     Ok(Node { address: address.clone(), link: Link::new(Place::Fixed(Box::new(dial.client(address)?)), shared) })
+}
+
+/// Who has which slot, by a server's word.
+async fn view_of(node: &Node, doing: &str) -> Result<Vec<Range>> {
+    let mut slots = cmd("CLUSTER");
+    slots.arg("SLOTS");
+    let answer = node.link.ask(doing, Question::Command(&slots), false).await?;
+    match ranges(&answer.value, &node.address) {
+        Some(view) if view.is_empty() => {
+            let detail = "it knows of no slots: it has not joined the cluster, or has left it";
+            Err(Error::unavailable(NAME, doing, Fault::Connection, detail))
+        }
+        view => view.ok_or_else(|| unexpected(doing)),
+    }
 }
 
 #[async_trait]
@@ -270,7 +237,7 @@ impl Route for Cluster {
             }
             Cause::Ask(to) => Some(Hop { link: self.named(to, failed, None)?, asking: true }),
             Cause::Lost => {
-                self.suspect(failed);
+                self.note(failed, true);
                 // What has become of the question is unknown, and only the engine knows what another answer would mean; but
                 // when it asks again, it should be at the right place.
                 drop(self.refresh().await);
@@ -278,6 +245,10 @@ impl Route for Cluster {
             }
             Cause::Other => None,
         }
+    }
+
+    fn servers(&self) -> Vec<Arc<Link>> {
+        self.candidates().into_iter().map(|node| node.link).collect()
     }
 
     async fn masters(&self) -> Result<Vec<Arc<Link>>> {
@@ -291,44 +262,29 @@ impl Route for Cluster {
     }
 
     fn suspect(&self, link: &Arc<Link>) {
-        let mut map = lock(&self.map);
-        if let Some(address) = map.address_of(link)
-            && map.suspects.insert(address.clone())
-        {
-            debug!(host = address.0, port = address.1, "a server of the cluster does not serve, or is slow");
-        }
+        self.note(link, false);
     }
 
     async fn mend(&self) -> bool {
         if self.refresh().await.is_err() {
             return false;
         }
-        let suspects: Vec<Node> = {
-            let map = lock(&self.map);
-            map.nodes.iter().filter(|node| map.suspects.contains(&node.address)).cloned().collect()
-        };
-        let mut info = cmd("CLUSTER");
-        info.arg("INFO");
-        let serves = join_all(suspects.iter().map(|node| async {
-            let look = node.link.ask("asking how the cluster is", Question::Command(&info), false);
-            let answer = tokio::time::timeout(GLANCE, look).await.ok()?.ok()?;
-            text(&answer.value).filter(|state| state.contains("cluster_state:ok")).map(|_| &node.address)
-        }));
-        let serves = serves.await;
         let mut map = lock(&self.map);
-        for address in serves.iter().flatten() {
-            map.suspects.remove(address);
+        let Map { nodes, suspects, .. } = &mut *map;
+        for node in nodes.iter() {
+            if let (Some(suspect), Some(me)) = (suspects.get_mut(&node.address), self.me.upgrade())
+                && !std::mem::replace(&mut suspect.asked, true)
+            {
+                let node = node.clone();
+                // By itself, and with all the time that a call has: it may be far away.
+                self.shared.runtime.spawn(async move { me.look_at(&node).await });
+            }
         }
-        let whole = map.suspects.is_empty() && map.owners.iter().all(Option::is_some);
-        drop(map);
-        if serves.iter().any(Option::is_some) {
-            self.shared.hub.fire_all();
-        }
-        whole
+        map.is_whole()
     }
 
     fn close(&self) {
         let map = std::mem::take(&mut *lock(&self.map));
-        map.nodes.iter().for_each(|node| node.link.give_up());
+        map.nodes.iter().chain(&self.seeds).for_each(|node| node.link.close());
     }
 }

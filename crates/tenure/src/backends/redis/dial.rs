@@ -42,8 +42,9 @@ impl Dial {
 
     /// The same for another database.
     pub(super) fn db(mut self, scheme: &str, db: Option<&str>) -> Result<Self> {
-        if let Some(db) = db {
-            let number = db.parse().map_err(|_| refuse(scheme, format!("has the database {db:?}, which is no number")))?;
+        // Not shown: with a slash in a password, the path is a part of that.
+        let number = db.map(|db| db.parse().map_err(|_| refuse(scheme, "has a database that is no number"))).transpose()?;
+        if let Some(number) = number {
             self.settings = self.settings.set_db(number);
         }
         Ok(self)

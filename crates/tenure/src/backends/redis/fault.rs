@@ -54,6 +54,7 @@ pub(super) fn is_broken(e: &RedisError) -> bool {
         || e.is_connection_dropped()
         || e.is_io_error()
         || e.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
+        || e.code() == Some("UNBLOCKED")
 }
 
 /// Sorts an error. Nothing here is ever "busy": that is an answer, not an error.
@@ -95,6 +96,8 @@ fn by_words(code: &str, text: &str) -> (Fault, bool) {
         "FOREIGN" => (Fault::ForeignFormat, false),
         "OOM" | "MISCONF" => (Fault::OutOfMemory, true),
         "BUSY" | "UNKILLABLE" => (Fault::StoreBusy, true),
+        // What was waited for cannot come any more: the server has become a replica.
+        "UNBLOCKED" => (Fault::ReadOnly, true),
         "NOREPLICAS" => (Fault::ReadOnly, true),
         "NOAUTH" | "WRONGPASS" => (Fault::Auth, false),
         "NOPERM" => (Fault::Denied, false),

@@ -67,7 +67,9 @@ impl Redis {
         let key = keys::client(owner.client);
         let mut get = cmd("GET");
         get.arg(&key);
-        let answer = self.router.ask("reading a client's record", self.router.slot_of_key(&key), Question::Command(&get)).await;
+        let ask = self.router.ask("reading a client's record", self.router.slot_of_key(&key), Question::Command(&get));
+        // It may be at another server than the lock, which may be down.
+        let answer = tokio::time::timeout(self.timeout / 3, ask).await.ok()?;
         text(&answer.ok()?.value).map(str::to_owned)
     }
 

@@ -1,16 +1,16 @@
 //! The connection to one server: commands and pushes over one multiplexed RESP3 connection, made anew when it breaks.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, RedisResult, Value, cmd};
+use redis::aio::{AsyncPushSender, MultiplexedConnection};
+use redis::{AsyncConnectionConfig, Client, PushInfo, RedisResult, Value, cmd};
 use tokio::sync::Notify;
 use tracing::debug;
 
+use super::channels::Channels;
 use super::fault::{Failure, NAME, is_broken};
 use super::question::Question;
 use super::replicas::Sync;
@@ -53,10 +53,8 @@ pub(super) struct Link {
     dialled: Mutex<String>,
     /// Calls in a row that were cut off.
     cut_off: AtomicU64,
-    /// The names to whose channels a connection is subscribed. Held while the server is told, so only with a limit.
-    pub(super) subscribed: tokio::sync::Mutex<(u64, HashSet<String>)>,
-    /// Sharded channels that we have said we leave.
-    pub(super) leaving: Mutex<HashSet<String>>,
+    /// Held while the server is told, so only with a limit.
+    pub(super) channels: tokio::sync::Mutex<Channels>,
 }
 
 /// A connection that worked when last heard of.
@@ -106,8 +104,7 @@ impl Link {
             connecting: tokio::sync::Mutex::default(),
             dialled: Mutex::default(),
             cut_off: AtomicU64::new(0),
-            subscribed: tokio::sync::Mutex::default(),
-            leaving: Mutex::default(),
+            channels: tokio::sync::Mutex::default(),
         });
         shared.add(Arc::downgrade(&link));
         link
@@ -179,39 +176,59 @@ impl Link {
         if let Some(live) = self.live().clone() {
             return Ok(live);
         }
-        let id = self.shared.connections.fetch_add(1, Ordering::Relaxed) + 1;
-        if id > 1 {
-            // All clients of a server that dropped them would come back in the same millisecond.
-            tokio::time::sleep(jitter(Duration::from_millis(20))).await;
-        }
-        let me = Weak::clone(&self.me);
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.shared.timeout))
-            // On purpose none: the engine bounds every call, and a call that it cuts off ends the connection.
-            .set_response_timeout(None)
-            .set_push_sender(move |push| {
-                if let Some(link) = me.upgrade() {
-                    link.on_push(id, &push);
-                }
-                Ok::<(), ()>(())
-            });
-        let client = self.place.client().await?;
-        let address = client.get_connection_info().addr().to_string();
-        lock(&self.dialled).clone_from(&address);
-        let connect = client.get_multiplexed_async_connection_with_config(&config);
-        let mut connection = connect.await.map_err(|e| Failure::of("connecting", &e))?;
-        if let Place::Master(_) = self.place {
-            must_be_master(&mut connection, &address).await?;
+        let late = |_| {
+            let detail = format!("no answer within {:?}", self.shared.timeout);
+            Err(Failure::lost(Error::unavailable(NAME, "connecting", Fault::Timeout, detail)))
+        };
+        tokio::time::timeout(self.shared.timeout, self.make_connection()).await.unwrap_or_else(late)
+    }
+
+    async fn make_connection(&self) -> Result<Live, Failure> {
+        let (me, id) = (Weak::clone(&self.me), self.shared.next_id());
+        let on_push = move |push: PushInfo| {
+            if let Some(link) = me.upgrade() {
+                link.on_push(id, &push);
+            }
+            Ok::<(), ()>(())
+        };
+        let (mut connection, address) = self.dial(on_push).await?;
+        let is_master = says_it_is_master(&mut connection).await?;
+        if let (Place::Master(_), false) = (&self.place, is_master) {
+            let detail = format!("the sentinels name {address} as the master, which it is not (any more)");
+            return Err(Failure::lost(Error::unavailable(NAME, "connecting", Fault::ReadOnly, detail)));
         }
         let wake = self.start_pushes(&mut connection).await?;
         let live = Live { connection, id, wake, waits: Arc::default() };
         *self.live() = Some(live.clone());
-        lock(&self.leaving).clear();
         self.cut_off.store(0, Ordering::Relaxed);
+        self.shared.connections.fetch_add(1, Ordering::Relaxed);
         debug!(connection = id, address, ?wake, "connected to redis");
-        // Nobody knows what was missed meanwhile.
-        self.shared.hub.fire_all();
+        // Nobody knows what was missed meanwhile; but a replica has no locks to give.
+        if is_master {
+            self.shared.hub.fire_all();
+        }
         Ok(live)
+    }
+
+    /// A connection to the server, wherever that is now, and the address.
+    pub(super) async fn dial(&self, on_push: impl AsyncPushSender) -> Result<(MultiplexedConnection, String), Failure> {
+        if self.shared.closed.load(Ordering::Relaxed) {
+            return Err(Failure::lost(Error::Closed));
+        }
+        if self.shared.connections.load(Ordering::Relaxed) > 0 {
+            // All clients of a server that dropped them would come back in the same millisecond.
+            tokio::time::sleep(jitter(Duration::from_millis(20))).await;
+        }
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.shared.timeout))
+            // On purpose none: the engine bounds every call, and a call that it cuts off ends the connection.
+            .set_response_timeout(None)
+            .set_push_sender(on_push);
+        let client = self.place.client().await?;
+        let address = client.get_connection_info().addr().to_string();
+        lock(&self.dialled).clone_from(&address);
+        let connect = client.get_multiplexed_async_connection_with_config(&config);
+        Ok((connect.await.map_err(|e| Failure::of("connecting", &e))?, address))
     }
 
     async fn start_pushes(&self, connection: &mut MultiplexedConnection) -> Result<Wake, Failure> {
@@ -244,6 +261,17 @@ impl Link {
         std::mem::take(&mut *lock(&self.over)).set();
     }
 
+    /// Gives back all connections for good.
+    pub(super) fn close(&self) {
+        self.give_up();
+        if let Place::Master(sentinels) = &self.place {
+            sentinels.close();
+        }
+        if let Ok(mut channels) = self.channels.try_lock() {
+            *channels = Channels::default();
+        }
+    }
+
     /// Ends the connection, and the calls under way.
     pub(super) fn give_up(&self) {
         let live = self.live().take();
@@ -255,7 +283,8 @@ impl Link {
         if *lock(&self.dialled) != address {
             self.give_up();
         }
-        let (false, Some(link)) = (self.is_live(), self.me.upgrade()) else { return };
+        let unwanted = self.is_live() || self.shared.closed.load(Ordering::Relaxed);
+        let (false, Some(link)) = (unwanted, self.me.upgrade()) else { return };
         // Those who hold or wait should not be the first to find out where the server is now.
         self.shared.runtime.spawn(async move { drop(link.connect().await) });
     }
@@ -277,14 +306,13 @@ fn given_up(doing: &str) -> Failure {
     Failure::lost(Error::unavailable(NAME, doing, Fault::Connection, detail))
 }
 
-/// A sentinel may be behind the times.
-async fn must_be_master(connection: &mut MultiplexedConnection, address: &str) -> Result<(), Failure> {
-    let hello: Value = cmd("HELLO").query_async(connection).await.map_err(|e| Failure::of("connecting", &e))?;
-    if field(&hello, "role").and_then(text) == Some("master") {
-        return Ok(());
+/// By its own word, which any user may ask for. A server or proxy that does not tell is taken for one.
+async fn says_it_is_master(connection: &mut MultiplexedConnection) -> Result<bool, Failure> {
+    match cmd("HELLO").query_async::<Value>(connection).await {
+        Ok(hello) => Ok(field(&hello, "role").and_then(text).is_none_or(|role| role == "master")),
+        Err(e) if is_broken(&e) => Err(Failure::of("connecting", &e)),
+        Err(_) => Ok(true),
     }
-    let detail = format!("the sentinels name {address} as the master, which it is not (any more)");
-    Err(Failure::lost(Error::unavailable(NAME, "connecting", Fault::ReadOnly, detail)))
 }
 
 /// Tells all who wait for an answer that none is coming that could be believed.

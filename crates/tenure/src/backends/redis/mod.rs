@@ -10,6 +10,7 @@ mod fault;
 mod inspect;
 mod keys;
 mod link;
+mod map;
 mod open;
 mod question;
 mod replicas;
@@ -30,6 +31,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use redis::{Value, cmd};
+use tokio::task::JoinHandle;
 use tracing::warn;
 
 use self::fault::NAME;
@@ -73,23 +75,36 @@ struct Redis {
 
 impl Redis {
     /// Writes who we are, if the record would end before a hold of this lease does, or if the server may have lost it
-    /// since. Nobody waits for it alone.
-    async fn keep_record(&self, lease: Duration) {
+    /// since. Only for those who ask who holds a lock: no lock fails or waits for want of it, least of all for a server
+    /// that has nothing else to do with it.
+    fn keep_record(&self, lease: Duration) -> Option<JoinHandle<()>> {
         let now = self.clock.now();
         let life = RECORD_LIFE.max(lease * 2);
         {
             let mut record = lock(&self.record);
             let connections = self.router.shared.connections.load(Ordering::Relaxed);
             if record.0 >= now.after(lease) && record.1 == connections {
-                return;
+                return None;
             }
             *record = (now.after(life), connections);
         }
-        let key = keys::client(self.client.id);
+        let (router, key) = (Arc::clone(&self.router), keys::client(self.client.id));
         let mut set = cmd("SET");
         set.arg(&key).arg(&*self.client.about).arg("PX").arg(life.as_millis().to_string());
-        // Only for those who ask who holds a lock: a lock does not fail for want of it.
-        drop(self.router.ask("writing the client's record", self.router.slot_of_key(&key), Question::Command(&set)).await);
+        Some(self.router.shared.runtime.spawn(async move {
+            let ask = router.ask("writing the client's record", router.slot_of_key(&key), Question::Command(&set));
+            drop(tokio::time::timeout(router.shared.timeout, ask).await);
+        }))
+    }
+
+    /// Sees a call to its end, and the client's record too if that is soon.
+    async fn recorded<T>(&self, lease: Duration, call: impl Future<Output = T>) -> T {
+        let record = self.keep_record(lease);
+        let answer = call.await;
+        if let Some(record) = record {
+            drop(tokio::time::timeout(Duration::from_millis(50), record).await);
+        }
+        answer
     }
 
     async fn eval(&self, doing: &str, slot: u16, source: &Source, keys: &[&str], args: &[&str]) -> Result<Answer> {
@@ -120,10 +135,13 @@ impl Redis {
             }
         }
         let answer = match self.eval("renewing", slot, &self.scripts.renew, &keys, &args).await {
-            // While a slot moves, its keys are at two servers; each by itself is found.
-            Err(e) if e.fault() == Some(Fault::Moving) && claims.len() > 1 => {
-                let alone = claims.iter().map(|claim| Box::pin(self.renew_slot(slot, std::slice::from_ref(claim))));
-                return join_all(alone).await.into_iter().collect::<Result<Vec<_>>>().map(|all| all.concat());
+            // While a slot moves, its keys are at two servers; each by itself is found. A note may wait for the next time.
+            Err(e) if e.fault() == Some(Fault::Moving) && keys.len() > 1 => {
+                let alone = join_all(claims.iter().map(async |claim| {
+                    let bare = Claim { note: None, ..(*claim).clone() };
+                    Box::pin(self.renew_slot(slot, &[&bare])).await
+                }));
+                return alone.await.into_iter().collect::<Result<Vec<_>>>().map(|all| all.concat());
             }
             answer => answer?,
         };
@@ -174,8 +192,7 @@ impl Backend for Redis {
         let without_note = usize::from(claim.note.is_none());
         let (keys, args) = (&keys[..3 - without_note], &args[..5 - without_note]);
         let ask = self.eval("acquiring", self.router.slot(name)?, &self.scripts.acquire, keys, args);
-        let (answer, ()) = tokio::join!(ask, self.keep_record(claim.lease));
-        let answer = answer?;
+        let answer = self.recorded(claim.lease, ask).await?;
         let Value::Array(items) = &answer.value else { return Err(unexpected("acquiring")) };
         match &**items {
             [Value::Int(1), top] => {
@@ -221,7 +238,7 @@ impl Backend for Redis {
             let (places, claims): (Vec<usize>, Vec<&Claim>) = claims.into_iter().unzip();
             Ok(places.into_iter().zip(self.renew_slot(slot, &claims).await?).collect())
         }));
-        let (answers, ()) = tokio::join!(ask, self.keep_record(longest));
+        let answers = self.recorded(longest, ask).await;
         let mut answers: Vec<(usize, Renewal)> = answers.into_iter().collect::<Result<Vec<Vec<_>>>>()?.concat();
         answers.sort_by_key(|(place, _)| *place);
         Ok(answers.into_iter().map(|(_, renewal)| renewal).collect())

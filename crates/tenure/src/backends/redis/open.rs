@@ -45,10 +45,7 @@ pub(crate) fn open(address: connect::Address, context: Context) -> BoxFuture<'st
         let fails_over = scheme.contains("sentinel") || scheme.contains("cluster");
         let route = route(scheme, &rest, &mut options, &shared).await?;
         let router = Router::new(route, shared);
-        let wake = match router.masters().await?.first() {
-            Some(link) => link.connect().await?,
-            None => Wake::Tracking,
-        };
+        let wake = router.wake().await?;
         let scripts = Scripts::of(layout);
         let record = Mutex::new((Instant::from_nanos(1), 0));
         let Context { client, clock, timeout } = context;
@@ -70,7 +67,11 @@ async fn route(scheme: &'static str, rest: &str, options: &mut Options, shared: 
         if db.len() > 1 {
             return Err(refuse(scheme, "has a longer path"));
         }
-        let login = dial.login(options.take("sentinel_user").as_deref(), options.take("sentinel_pass").as_deref());
+        let (user, pass) = (options.take("sentinel_user"), options.take("sentinel_pass"));
+        if user.is_some() && pass.is_none() {
+            return Err(Error::config("the option \"sentinel_user\"", "is of no use alone", "sentinel_user with sentinel_pass"));
+        }
+        let login = dial.login(user.as_deref(), pass.as_deref());
         let dial = dial.db(scheme, db.first().map(String::as_str))?;
         let sentinels = Sentinels::new(master.clone(), &url.hosts, &login, dial, shared.timeout)?;
         let link = Link::new(Place::Master(Arc::clone(&sentinels)), shared);

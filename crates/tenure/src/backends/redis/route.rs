@@ -40,6 +40,9 @@ pub(super) trait Route: fmt::Debug + Send + Sync {
     /// Where to ask instead, if the question was not heard for being put to the wrong server.
     async fn instead(&self, slot: u16, failed: &Arc<Link>, failure: &Failure) -> Option<Hop>;
 
+    /// The links to all known servers, the most promising first: whatever any of them could say.
+    fn servers(&self) -> Vec<Arc<Link>>;
+
     /// The links to all servers that have locks.
     async fn masters(&self) -> Result<Vec<Arc<Link>>>;
 
@@ -81,8 +84,12 @@ impl Route for One {
         None
     }
 
+    fn servers(&self) -> Vec<Arc<Link>> {
+        vec![Arc::clone(&self.0)]
+    }
+
     async fn masters(&self) -> Result<Vec<Arc<Link>>> {
-        Ok(vec![Arc::clone(&self.0)])
+        Ok(self.servers())
     }
 
     fn suspect(&self, _: &Arc<Link>) {}
@@ -92,7 +99,7 @@ impl Route for One {
     }
 
     fn close(&self) {
-        self.0.give_up();
+        self.0.close();
     }
 }
 
@@ -104,6 +111,8 @@ pub(super) struct Router {
     pub(super) shared: Arc<Shared>,
     mending: AtomicBool,
     last_failure: Mutex<Instant>,
+    /// When it was last looked whether what is broken works again.
+    looked: Mutex<Option<Instant>>,
 }
 
 impl Router {
@@ -114,6 +123,7 @@ impl Router {
             shared,
             mending: AtomicBool::new(false),
             last_failure: Mutex::new(Instant::now()),
+            looked: Mutex::default(),
         })
     }
 
@@ -129,6 +139,18 @@ impl Router {
         self.route.masters().await
     }
 
+    /// How waiters are woken here.
+    pub(super) async fn wake(&self) -> Result<Wake> {
+        let mut trouble = Error::unavailable(NAME, "connecting", Fault::Connection, "no server is known");
+        for link in self.route.servers() {
+            match link.connect().await {
+                Ok(wake) => return Ok(wake),
+                Err(failure) => trouble = failure.error,
+            }
+        }
+        Err(trouble)
+    }
+
     /// Asks the server that has a slot, wherever that is by now.
     pub(super) async fn ask(&self, doing: &str, slot: u16, question: Question<'_>) -> Result<Answer> {
         let mut hop = Hop { link: self.route.link(slot).await.inspect_err(|_| self.look_after())?, asking: false };
@@ -140,7 +162,7 @@ impl Router {
             match self.route.instead(slot, &hop.link, &failure).await {
                 Some(next) => hop = next,
                 None => {
-                    if failure.cause == Cause::Lost {
+                    if failure.cause != Cause::Other {
                         self.look_after();
                     }
                     return Err(failure.error);
@@ -186,8 +208,16 @@ impl Router {
         self.shared.runtime.spawn(async move {
             let begun = Instant::now();
             while let Some(router) = me.upgrade() {
+                // As long as most failovers take, often; then as seldom as those who wait ask.
+                let pause = Duration::from_millis(if begun.elapsed() < CARE { 100 } else { 1000 });
+                let due = lock(&router.looked).map_or(Duration::ZERO, |at| pause.saturating_sub(at.elapsed()));
+                drop(router);
+                // At once for the first time; but calls that fail in a row do not make it a race.
+                tokio::time::sleep(due.mul_f64(0.5) + jitter(due)).await;
+                let Some(router) = me.upgrade() else { return };
                 let looked = Instant::now();
                 let mended = tokio::time::timeout(router.shared.timeout, router.route.mend()).await;
+                *lock(&router.looked) = Some(Instant::now());
                 let unwanted = router.shared.closed.load(Ordering::Relaxed) || lock(&router.last_failure).elapsed() > CARE;
                 if unwanted || matches!(mended, Ok(true)) {
                     router.mending.store(false, Ordering::Release);
@@ -197,10 +227,6 @@ impl Router {
                     }
                     return;
                 }
-                drop(router);
-                // As long as most failovers take, often; then as seldom as those who wait ask.
-                let pause = Duration::from_millis(if begun.elapsed() < CARE { 100 } else { 1000 });
-                tokio::time::sleep(pause / 2 + jitter(pause)).await;
             }
         });
     }

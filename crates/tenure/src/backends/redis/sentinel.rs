@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind, Value, cmd};
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use super::dial::Dial;
 use super::fault::{Failure, NAME};
@@ -70,15 +70,12 @@ impl Sentinels {
                 Some(Err(e)) => troubles.push(e),
                 None => break,
             }
-            if views.iter().any(|view| votes(&views, view) > self.sentinels.len() / 2) {
-                break;
-            }
         }
         if let Some((_, address)) = believed(&views) {
             return Ok(address.clone());
         }
-        // A wrong password or name is the better news than a sentinel that is down.
-        if let Some(refusal) = troubles.iter().find(|e| !e.is_transient()) {
+        // Final only if none of them can come to another answer.
+        if let (Some(refusal), true) = (troubles.first(), troubles.iter().all(|e| !e.is_transient())) {
             return Err(refusal.clone());
         }
         let all: Vec<String> = troubles.iter().map(ToString::to_string).collect();
@@ -135,17 +132,29 @@ impl Sentinels {
         for i in 0..self.sentinels.len() {
             let me = Arc::downgrade(self);
             link.shared.runtime.spawn(async move {
+                let mut was_alive = true;
                 while let Some(sentinels) = me.upgrade().filter(|sentinels| !sentinels.is_closed()) {
-                    let alive = tokio::time::timeout(sentinels.timeout, sentinels.pulse(i)).await;
-                    if !matches!(alive, Ok(Ok(()))) {
+                    let pulse = tokio::time::timeout(sentinels.timeout, sentinels.pulse(i)).await;
+                    let alive = matches!(pulse, Ok(Ok(())));
+                    if !alive {
                         *lock(&sentinels.sentinels[i].live) = None;
                     }
+                    if was_alive && !alive {
+                        let sentinel = &sentinels.sentinels[i].at;
+                        warn!(sentinel, error = ?pulse.map(Result::err), "a sentinel does not tell us of a new master");
+                    }
+                    was_alive = alive;
                     drop(sentinels);
-                    let pause = if matches!(alive, Ok(Ok(()))) { PULSE } else { PULSE / 5 };
+                    let pause = if alive { PULSE } else { PULSE / 5 };
                     tokio::time::sleep(pause / 2 + jitter(pause)).await;
                 }
             });
         }
+    }
+
+    /// Gives back the connections.
+    pub(super) fn close(&self) {
+        self.sentinels.iter().for_each(|sentinel| *lock(&sentinel.live) = None);
     }
 
     fn is_closed(&self) -> bool {
@@ -172,6 +181,9 @@ impl Sentinels {
         });
         let mut connection = sentinel.client.get_multiplexed_async_connection_with_config(&config).await?;
         connection.subscribe("+switch-master").await?;
+        if self.is_closed() {
+            return Ok(());
+        }
         *lock(&sentinel.live) = Some(connection);
         debug!(sentinel = sentinel.at, "listening for a new master");
         // What was said before we listened.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -34,6 +34,7 @@ pub(super) struct Shared {
     pub(super) hub: Hub,
     /// Connections made so far, to whatever server: one that is new to us may not know what others were told.
     pub(super) connections: AtomicU64,
+    ids: AtomicU64,
     /// Names that somebody waits for, since when.
     waits: Mutex<HashMap<String, (OwnerId, Instant)>>,
     links: Mutex<Vec<Weak<Link>>>,
@@ -58,10 +59,16 @@ impl Shared {
                 runtime: Handle::current(),
                 hub: Hub::with_on_last(on_last),
                 connections: AtomicU64::new(0),
+                ids: AtomicU64::new(0),
                 waits: Mutex::default(),
                 links: Mutex::default(),
             }
         })
+    }
+
+    /// A number for a connection, never zero.
+    pub(super) fn next_id(&self) -> u64 {
+        self.ids.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Remembers a link for as long as it lives.

@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use super::reply::{int, text};
+use super::reply::{field, int, text};
 use crate::error::{Error, Result};
 use crate::name::Resource;
 
@@ -34,7 +34,8 @@ pub(super) fn slot_of_name(name: &Resource) -> Result<u16> {
     Ok(slot_of(text))
 }
 
-/// A row of `CLUSTER SLOTS`: which slots, and who has them; the master comes first.
+/// A row of `CLUSTER SLOTS`: which slots, and who has them; the master comes first. Nobody, if it cannot be reached by
+/// what the row says of it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) first: u16,
@@ -57,20 +58,25 @@ fn range(row: &Value, asked: &Address) -> Option<Range> {
         let [host, port, ..] = &**parts else { return None };
         let host = match (host, text(host)) {
             (Value::Nil, _) | (_, Some("")) => asked.0.clone(),
-            // A name that is not known yet.
-            (_, Some("?")) | (_, None) => return None,
+            // It should announce a name and does not.
+            (_, Some("?")) => parts.get(3).and_then(|more| field(more, "ip")).and_then(text)?.to_owned(),
+            (_, None) => return None,
             (_, Some(host)) => host.to_owned(),
         };
         Some((host, int(port).and_then(|port| u16::try_from(port).ok())?))
     };
-    let master = node(nodes.first()?)?;
-    let nodes = std::iter::once(master).chain(nodes[1..].iter().filter_map(node)).collect();
-    Some(Range { first: slot(first)?, last: slot(last)?, nodes })
+    let (master, replicas) = nodes.split_first()?;
+    let nodes = match node(master) {
+        Some(master) => std::iter::once(master).chain(replicas.iter().filter_map(node)).collect(),
+        None => Vec::new(),
+    };
+    let (first, last) = (slot(first)?, slot(last)?);
+    (first <= last).then_some(Range { first, last, nodes })
 }
 
 /// Reads `host:port` of a redirection; without a host it is another port of the server that said so.
 pub(super) fn redirected(to: &str, from: &Address) -> Option<Address> {
-    let (host, port) = to.rsplit_once(':')?;
+    let (host, port) = to.rsplit_once(':').filter(|(host, _)| *host != "?")?;
     let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
     Some((if host.is_empty() { from.0.clone() } else { host.to_owned() }, port.parse().ok()?))
 }
@@ -108,15 +114,22 @@ mod tests {
         let node = |host, port| Value::Array(vec![host, Value::Int(port), bulk("id"), Value::Array(vec![])]);
         let row = |nodes: Vec<Value>| Value::Array([vec![Value::Int(0), Value::Int(5460)], nodes].concat());
         let asked = ("asked".to_owned(), 1);
-        let rows = Value::Array(vec![row(vec![node(bulk("h1"), 7), node(Value::Nil, 8), node(bulk("?"), 9)])]);
-        let nodes = vec![("h1".to_owned(), 7), ("asked".to_owned(), 8)];
-        assert_eq!(ranges(&rows, &asked), Some(vec![Range { first: 0, last: 5460, nodes }]));
+        let nameless =
+            Value::Array(vec![bulk("?"), Value::Int(10), bulk("id"), Value::Array(vec![bulk("ip"), bulk("10.0.0.1")])]);
+        let unknown = row(vec![node(bulk("?"), 7), node(bulk("h1"), 7)]);
+        let rows = Value::Array(vec![row(vec![node(bulk("h1"), 7), node(Value::Nil, 8), node(bulk("?"), 9), nameless]), unknown]);
+        let nodes = vec![("h1".to_owned(), 7), ("asked".to_owned(), 8), ("10.0.0.1".to_owned(), 10)];
+        let nobody = Range { first: 0, last: 5460, nodes: Vec::new() };
+        assert_eq!(
+            ranges(&rows, &asked),
+            Some(vec![Range { first: 0, last: 5460, nodes }, nobody]),
+            "one is no reason to drop all"
+        );
         for odd in [
             Value::Nil,
             Value::Array(vec![Value::Nil]),
             Value::Array(vec![row(vec![])]),
-            Value::Array(vec![row(vec![node(bulk("?"), 7)])]),
-            Value::Array(vec![row(vec![node(bulk("h"), 70_000)])]),
+            Value::Array(vec![Value::Array(vec![Value::Int(9), Value::Int(8), node(bulk("h"), 1)])]),
             Value::Array(vec![Value::Array(vec![Value::Int(0), Value::Int(16384), node(bulk("h"), 1)])]),
         ] {
             assert_eq!(ranges(&odd, &asked), None, "{odd:?}");
@@ -125,5 +138,6 @@ mod tests {
         assert_eq!(redirected("[::1]:7001", &asked), Some(("::1".to_owned(), 7001)));
         assert_eq!(redirected(":7001", &asked), Some(("asked".to_owned(), 7001)));
         assert_eq!(redirected("nonsense", &asked), None);
+        assert_eq!(redirected("?:7001", &asked), None);
     }
 }
