@@ -104,6 +104,8 @@ fn by_words(code: &str, text: &str) -> (Fault, bool) {
         "LOADING" => (Fault::Loading, true),
         // Inside of a script a refusal has no code of its own.
         _ if text.contains("The user executing the script can't") => (Fault::Denied, false),
+        // The same from Redis 7.2 on.
+        _ if text.contains("ACL failure in script") => (Fault::Denied, false),
         _ if text.contains("increment or decrement would overflow") => (Fault::TokenExhausted, false),
         _ if text.contains("max number of clients") => (Fault::Connection, true),
         _ => (Fault::Protocol, false),
