@@ -24,6 +24,7 @@ fn main() {
             wrong_words_to_sentinels_are_named;
         Redis in cluster:
             a_killed_node_costs_no_hold_and_no_waiter
+            calls_that_begin_while_a_hung_node_is_replaced_are_answered
             a_hung_node_is_left_as_soon_as_another_takes_over
             an_acquire_in_flight_is_resolved_by_its_owner_on_the_new_master
             a_relieved_node_costs_nothing

@@ -52,6 +52,34 @@ pub(crate) fn a_hung_node_is_left_as_soon_as_another_takes_over() {
     });
 }
 
+/// However a call and the news that its server has been replaced cross each other.
+pub(crate) fn calls_that_begin_while_a_hung_node_is_replaced_are_answered() {
+    let cluster = Cluster::start();
+    let slot = cluster.slot("{tag}");
+    let old = cluster.owner(slot);
+    block_on(async {
+        // Longer than the test: no call ends by itself.
+        let locker = connect(&format!("{}?timeout=300s", cluster.url())).await;
+        locker.mutex("{tag}").lock().await.expect("locked").release().await.expect("given back");
+        signal(cluster.nodes[old].pid(), "STOP");
+        let mut calls = JoinSet::new();
+        for i in 0..4000 {
+            let mutex = locker.mutex(format!("{{tag}}{i}"));
+            calls.spawn(async move {
+                tokio::time::sleep(Duration::from_millis(i)).await;
+                drop(mutex.lock().await.expect("locked in the end"));
+            });
+        }
+        must("every call is answered", async {
+            while let Some(call) = calls.join_next().await {
+                call.expect("no panic");
+            }
+        })
+        .await;
+        signal(cluster.nodes[old].pid(), "CONT");
+    });
+}
+
 pub(crate) fn an_acquire_in_flight_is_resolved_by_its_owner_on_the_new_master() {
     let mut cluster = Cluster::start();
     block_on(in_flight(&cluster.url(), || {

@@ -1,15 +1,15 @@
 //! The connection to one server: commands and pushes over one multiplexed RESP3 connection, made anew when it breaks.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::{AsyncConnectionConfig, Client, PushInfo, RedisResult, Value, cmd};
-use tokio::sync::Notify;
 use tracing::debug;
 
+use super::calls::{Flight, Over};
 use super::channels::Channels;
 use super::fault::{Failure, NAME, is_broken};
 use super::question::Question;
@@ -20,9 +20,6 @@ use super::sentinel::Sentinels;
 use super::shared::{Shared, Wake, lock};
 use crate::error::{Error, Fault, Result};
 use crate::retry::jitter;
-
-/// A server that has not answered for this long is not just slow.
-const HICCUP: Duration = Duration::from_millis(200);
 
 /// Where a link's server is.
 pub(super) enum Place {
@@ -52,7 +49,7 @@ pub(super) struct Link {
     /// Where the last connection was to go, for those who hear that the master is elsewhere.
     dialled: Mutex<String>,
     /// Calls in a row that were cut off.
-    cut_off: AtomicU64,
+    pub(super) cut_off: AtomicU64,
     /// Held while the server is told, so only with a limit.
     pub(super) channels: tokio::sync::Mutex<Channels>,
 }
@@ -144,7 +141,7 @@ impl Link {
 
     /// Sees a call over one connection to its end.
     async fn flight<T>(&self, doing: &str, id: u64, call: impl Future<Output = RedisResult<T>>) -> Result<T, Failure> {
-        let flight = Flight { link: self, id, took_off: Instant::now(), landed: false };
+        let flight = Flight::new(self, id);
         let answer = call.await;
         flight.land();
         answer.map_err(|e| {
@@ -312,59 +309,5 @@ async fn says_it_is_master(connection: &mut MultiplexedConnection) -> Result<boo
         Ok(hello) => Ok(field(&hello, "role").and_then(text).is_none_or(|role| role == "master")),
         Err(e) if is_broken(&e) => Err(Failure::of("connecting", &e)),
         Err(_) => Ok(true),
-    }
-}
-
-/// Tells all who wait for an answer that none is coming that could be believed.
-#[derive(Default)]
-struct Over {
-    flag: AtomicBool,
-    bell: Notify,
-}
-
-impl Over {
-    fn set(&self) {
-        self.flag.store(true, Ordering::Release);
-        self.bell.notify_waiters();
-    }
-
-    fn is_set(&self) -> bool {
-        self.flag.load(Ordering::Acquire)
-    }
-
-    async fn wait(&self) {
-        let mut bell = std::pin::pin!(self.bell.notified());
-        bell.as_mut().enable();
-        if !self.is_set() {
-            bell.await;
-        }
-    }
-}
-
-/// A call under way. One that is dropped was cut off for taking too long: its connection may be half open.
-struct Flight<'a> {
-    link: &'a Link,
-    id: u64,
-    took_off: Instant,
-    landed: bool,
-}
-
-impl Flight<'_> {
-    fn land(mut self) {
-        self.landed = true;
-        self.link.cut_off.store(0, Ordering::Relaxed);
-    }
-}
-
-impl Drop for Flight<'_> {
-    fn drop(&mut self) {
-        if self.landed {
-            return;
-        }
-        // A short lease cuts calls off after a few milliseconds: once may be a hiccup, twice in a row is not.
-        let again = self.link.cut_off.fetch_add(1, Ordering::Relaxed) > 0;
-        if again || self.took_off.elapsed() >= HICCUP {
-            self.link.discard(self.id);
-        }
     }
 }

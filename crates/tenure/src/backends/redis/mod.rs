@@ -3,6 +3,7 @@
 //! Each verb is one script, so taking a free lock is one round trip and giving it back another. Who is asked is a
 //! [`route`]'s business.
 
+mod calls;
 mod channels;
 mod cluster;
 mod dial;

@@ -37,6 +37,9 @@ pub(super) trait Route: fmt::Debug + Send + Sync {
     /// The link to the server that has a slot, as far as is known.
     async fn link(&self, slot: u16) -> Result<Arc<Link>>;
 
+    /// Whether a link still is the one for a slot.
+    fn is_current(&self, slot: u16, link: &Arc<Link>) -> bool;
+
     /// Where to ask instead, if the question was not heard for being put to the wrong server.
     async fn instead(&self, slot: u16, failed: &Arc<Link>, failure: &Failure) -> Option<Hop>;
 
@@ -78,6 +81,10 @@ impl Route for One {
 
     async fn link(&self, _: u16) -> Result<Arc<Link>> {
         Ok(Arc::clone(&self.0))
+    }
+
+    fn is_current(&self, _: u16, _: &Arc<Link>) -> bool {
+        true
     }
 
     async fn instead(&self, _: u16, _: &Arc<Link>, _: &Failure) -> Option<Hop> {
@@ -155,7 +162,7 @@ impl Router {
     pub(super) async fn ask(&self, doing: &str, slot: u16, question: Question<'_>) -> Result<Answer> {
         let mut hop = Hop { link: self.route.link(slot).await.inspect_err(|_| self.look_after())?, asking: false };
         for _ in 0..HOPS {
-            let failure = match self.ask_at(&hop, doing, question).await {
+            let failure = match self.ask_at(&hop, doing, slot, question).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
@@ -173,14 +180,21 @@ impl Router {
         Err(Error::unavailable(NAME, doing, Fault::Moving, detail))
     }
 
-    async fn ask_at(&self, hop: &Hop, doing: &str, question: Question<'_>) -> Result<Answer, Failure> {
+    /// Asks one server. If that takes long, looks whether it is still the one to ask: it may have been replaced at the very
+    /// moment of the question, when there was no call yet that could have been ended.
+    async fn ask_at(&self, hop: &Hop, doing: &str, slot: u16, question: Question<'_>) -> Result<Answer, Failure> {
         let mut call = std::pin::pin!(hop.link.ask(doing, question, hop.asking));
-        match tokio::time::timeout(SLOW.min(self.shared.timeout / 2), &mut call).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                self.route.suspect(&hop.link);
-                self.look_after();
-                call.await
+        loop {
+            match tokio::time::timeout(SLOW.min(self.shared.timeout / 2), &mut call).await {
+                Ok(answer) => return answer,
+                Err(_) if hop.asking || self.route.is_current(slot, &hop.link) => {
+                    self.route.suspect(&hop.link);
+                    self.look_after();
+                }
+                Err(_) => {
+                    let detail = "another server has taken this one's place";
+                    return Err(Failure::lost(Error::unavailable(NAME, doing, Fault::Connection, detail)));
+                }
             }
         }
     }
