@@ -19,11 +19,6 @@ pub struct Signal {
 }
 
 impl Signal {
-    /// Takes what has fired up to now as reported.
-    pub(crate) fn catch_up(&mut self) {
-        self.seen.mark_unchanged();
-    }
-
     /// Waits for the next firing that this signal has not reported yet.
     ///
     /// # Cancel safety

@@ -23,6 +23,9 @@ use crate::turnstile::{Entry, Pass, Turn};
 /// The most tokens that one grant reserves, and so the most hand-overs inside a process in a row.
 const MAX_TOKENS: usize = 16;
 
+/// The least time between a failed attempt and the next, if the policy's pause is not shorter.
+const LEAST_PAUSE: Duration = Duration::from_millis(100);
+
 /// How long the caller is willing to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
@@ -197,10 +200,15 @@ impl Contender<'_> {
             }
             let pause = if patience == Patience::None { Duration::ZERO } else { settings.retry.pause(failures) };
             let woken = match &mut signal {
-                // Fires also when a store that was away is back; what fired before the answer is answered.
+                // Fires also when a store that was away is back. Not at once: firings that come with the errors would use up all
+                // attempts in a burst.
                 Some(signal) => {
-                    signal.catch_up();
-                    self.unless_stopped(timeout(pause, signal.fired())).await
+                    let least = pause.min(LEAST_PAUSE);
+                    let wait = async {
+                        tokio::time::sleep(least).await;
+                        timeout(pause - least, signal.fired()).await;
+                    };
+                    self.unless_stopped(wait).await
                 }
                 None => self.unless_stopped(tokio::time::sleep(pause)).await,
             };

@@ -122,6 +122,26 @@ impl Redis {
         self.router.shared.hub.fire(name.as_str());
     }
 
+    /// Ends a hold and tells all but this process.
+    async fn give_back(&self, claim: &Claim) -> Result<Released> {
+        let name = &claim.resource;
+        let note = keys::note(name);
+        let keys = [name.as_str(), &note];
+        let keys = &keys[..2 - usize::from(claim.note.is_none())];
+        let (owner, channel) = (claim.owner.to_string(), self.layout.channel(name));
+        let args = [&*owner, &*channel, self.publish()];
+        match self.eval("releasing", self.router.slot(name)?, &self.scripts.release, keys, &args).await?.value {
+            Value::Int(0) => Ok(Released::NotHeld),
+            Value::Int(told) => {
+                if told == 2 {
+                    warn!(?name, channel, "released, but this user may not publish: clients that listen are not woken");
+                }
+                Ok(Released::Yes)
+            }
+            _ => Err(unexpected("releasing")),
+        }
+    }
+
     /// Extends holds whose names are in one slot.
     async fn renew_slot(&self, slot: u16, claims: &[&Claim]) -> Result<Vec<Renewal>> {
         let notes: Vec<String> = claims.iter().map(|c| keys::note(&c.resource)).collect();
@@ -201,7 +221,7 @@ impl Backend for Redis {
                     && let Err(e) = answer.synced("acquiring", sync).await
                 {
                     // Nobody may rely on it, so nobody shall have it. If this does not arrive either, the engine repeats it.
-                    drop(self.release(claim).await);
+                    drop(self.give_back(claim).await);
                     return Err(e);
                 }
                 let top = token_of(top).ok_or_else(|| unexpected("acquiring"))?;
@@ -246,23 +266,11 @@ impl Backend for Redis {
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
-        let name = &claim.resource;
-        let note = keys::note(name);
-        let keys = [name.as_str(), &note];
-        let keys = &keys[..2 - usize::from(claim.note.is_none())];
-        let (owner, channel) = (claim.owner.to_string(), self.layout.channel(name));
-        let args = [&*owner, &*channel, self.publish()];
-        match self.eval("releasing", self.router.slot(name)?, &self.scripts.release, keys, &args).await?.value {
-            Value::Int(0) => Ok(Released::NotHeld),
-            Value::Int(told) => {
-                if told == 2 {
-                    warn!(?name, channel, "released, but this user may not publish: clients that listen are not woken");
-                }
-                self.wake(name);
-                Ok(Released::Yes)
-            }
-            _ => Err(unexpected("releasing")),
+        let released = self.give_back(claim).await?;
+        if released == Released::Yes {
+            self.wake(&claim.resource);
         }
+        Ok(released)
     }
 
     async fn watch(&self, claim: &Claim) -> Result<Signal> {
