@@ -107,6 +107,12 @@ impl Claim {
         }
     }
 
+    /// How long a place in line outlives the last question of its owner: the lease, within 1 s and 30 s.
+    #[must_use]
+    pub fn place_lease(&self) -> Duration {
+        self.lease.clamp(Duration::from_secs(1), Duration::from_secs(30))
+    }
+
     /// The lease in whole milliseconds.
     #[must_use]
     pub fn lease_millis(&self) -> u64 {
@@ -114,12 +120,101 @@ impl Claim {
     }
 }
 
-/// How a resource is locked.
+/// How a resource is locked. A name is used in one way: as a lock, as a read/write lock, for permits or as a latch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
     /// By one owner alone.
     Exclusive,
+    /// By one owner alone, in the order in which they came: nobody is granted while another one is in line before it.
+    /// A place in line ends with its [waiter's lease](Claim::place_lease) unless its owner asks again.
+    Fair,
+    /// Together with other readers. Refused while a writer is in line and others read, so that it comes to its turn.
+    /// An owner that holds it as [`Write`](Self::Write) turns its hold into this one, under the same token.
+    Read,
+    /// By one owner alone, without readers. An owner that reads is as busy as any other.
+    Write,
+    /// As so many of the name's permits.
+    Permits {
+        /// How many, at least one.
+        take: u32,
+        /// How many there are, if the store knows of no number yet; zero leaves that to others.
+        of: u32,
+    },
+    /// Holds nothing: sets how many permits there are. Never busy.
+    Resize {
+        /// The new number. Permits that are held above it are not taken away, but nobody is granted any.
+        of: u32,
+    },
+    /// Holds nothing: sets the count of a latch. Busy while it has one.
+    SetCount {
+        /// The count.
+        of: u32,
+    },
+    /// Holds nothing: counts a latch down by one, once per owner, and wakes those who wait at zero. Never busy.
+    CountDown,
+    /// Holds nothing: busy until the latch's count is zero, or there is no such latch.
+    CountZero,
+    /// Holds nothing: removes a latch, which wakes all who wait for it. Never busy.
+    RemoveCount,
+}
+
+impl Mode {
+    /// Whether a grant is a hold, which is renewed and released. Otherwise it is [`Attempt::Done`].
+    #[must_use]
+    pub const fn holds(self) -> bool {
+        matches!(self, Self::Exclusive | Self::Fair | Self::Read | Self::Write | Self::Permits { .. })
+    }
+
+    /// Whether several owners may hold at the same time.
+    #[must_use]
+    pub const fn is_shared(self) -> bool {
+        matches!(self, Self::Read | Self::Permits { .. })
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Exclusive => "exclusive locks",
+            Self::Fair => "fair locks",
+            Self::Read | Self::Write => "read/write locks",
+            Self::Permits { .. } | Self::Resize { .. } => "permits",
+            Self::SetCount { .. } | Self::CountDown | Self::CountZero | Self::RemoveCount => "latches",
+        })
+    }
+}
+
+/// Which modes a store carries besides [`Mode::Exclusive`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Modes {
+    /// [`Mode::Fair`].
+    pub fair: bool,
+    /// [`Mode::Read`] and [`Mode::Write`].
+    pub shared: bool,
+    /// [`Mode::Permits`] and [`Mode::Resize`].
+    pub permits: bool,
+    /// The modes of a latch.
+    pub latch: bool,
+}
+
+impl Modes {
+    /// All of them.
+    pub const ALL: Self = Self { fair: true, shared: true, permits: true, latch: true };
+    /// [`Mode::Exclusive`] alone.
+    pub const EXCLUSIVE: Self = Self { fair: false, shared: false, permits: false, latch: false };
+
+    /// Whether a mode is among them.
+    #[must_use]
+    pub const fn carry(self, mode: Mode) -> bool {
+        match mode {
+            Mode::Exclusive => true,
+            Mode::Fair => self.fair,
+            Mode::Read | Mode::Write => self.shared,
+            Mode::Permits { .. } | Mode::Resize { .. } => self.permits,
+            Mode::SetCount { .. } | Mode::CountDown | Mode::CountZero | Mode::RemoveCount => self.latch,
+        }
+    }
 }
 
 /// What a busy answer leaves behind.
@@ -141,9 +236,15 @@ pub enum Attempt {
         /// Counted from before the request was sent.
         valid_for: Duration,
     },
+    /// It is done, and nothing is held: the answer to a mode that does not [hold](Mode::holds).
+    Done {
+        /// What is left: the latch's count, or the permits that are free.
+        left: u64,
+    },
     /// Somebody else does.
     Busy {
-        /// Ask again after this long even if no signal fires: what a lost notification costs at most.
+        /// Ask again after this long even if no signal fires: what a lost notification costs at most, and what keeps a
+        /// place in line.
         poll_within: Duration,
         /// The present holder as the store writes it, where the answer tells.
         holder: Option<String>,
@@ -189,8 +290,31 @@ pub struct State {
     pub holders: Vec<Holder>,
     /// How many wait, as far as the store can see: owners or client processes. `None` if it cannot.
     pub waiting: Option<u32>,
+    /// Those in the line of a fair lock as the store writes them, the next one first.
+    pub line: Vec<String>,
+    /// The permits, if there is a number of them.
+    pub permits: Option<Permits>,
+    /// The count of a latch, if there is one.
+    pub count: Option<u64>,
     /// At least the last token of the name, also of earlier holders: the next one will be larger.
     pub fence: Option<Token>,
+}
+
+impl State {
+    /// A resource of which nothing is known.
+    #[must_use]
+    pub fn free(resource: Resource) -> Self {
+        Self { resource, holders: Vec::new(), waiting: None, line: Vec::new(), permits: None, count: None, fence: None }
+    }
+}
+
+/// How many permits a name has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Permits {
+    /// In all.
+    pub of: i64,
+    /// Those that are free; negative when the number was lowered under the holders.
+    pub free: i64,
 }
 
 /// One holder of a resource.
@@ -198,6 +322,8 @@ pub struct State {
 pub struct Holder {
     /// The owner as the store writes it; other libraries on the same store have forms of their own.
     pub owner: String,
+    /// How it holds.
+    pub mode: Mode,
     /// The token; the largest one reserved, if several were. `None` for holders that have none.
     pub token: Option<Token>,
     /// Since when.
@@ -233,6 +359,8 @@ pub struct Capabilities {
     pub backend: &'static str,
     /// Who can share its locks.
     pub reach: Reach,
+    /// What it carries besides exclusive locks. The engine asks for nothing else.
+    pub modes: Modes,
     /// Whether a grant can reserve more than one token.
     pub token_blocks: bool,
     /// Whether a busy answer to [`Queue::Allowed`] leaves a place in line, which a release must give up.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use crate::backend::Mode;
 use crate::error::{Error, Result};
 use crate::hold::{Ended, Hold};
 use crate::keeper::Keeper;
@@ -116,6 +117,11 @@ impl Guard {
         &self.held.hold
     }
 
+    /// Ends this guard because another one has taken over its hold: there is nothing left to give back.
+    pub(crate) fn superseded(self) {
+        self.hold().give_back();
+    }
+
     /// The fencing token: larger than that of every earlier holder. Send it along with each write.
     #[must_use]
     pub fn token(&self) -> Token {
@@ -132,6 +138,12 @@ impl Guard {
     #[must_use]
     pub fn owner_id(&self) -> OwnerId {
         self.hold().claim.owner
+    }
+
+    /// How it is locked.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.hold().claim.mode
     }
 
     /// Whether the lock is held at this moment. A wait-free read of the lease clock; once false, always false.

@@ -25,7 +25,7 @@ use crate::turnstile::Turn;
 pub(crate) type Ack = oneshot::Sender<Result<()>>;
 
 enum Msg {
-    Keep { hold: Arc<Hold>, turn: Turn, until: Instant, spare_tokens: u32 },
+    Keep { hold: Arc<Hold>, turn: Option<Turn>, until: Instant, spare_tokens: u32 },
     GiveBack { hold: Arc<Hold>, ack: Option<Ack> },
     Forget { claim: Claim },
     Close(oneshot::Sender<()>),
@@ -58,7 +58,7 @@ impl Keeper {
     }
 
     /// Takes care of a new hold and returns what gives it back.
-    pub(crate) fn keep(&self, hold: Hold, turn: Turn, until: Instant) -> Held {
+    pub(crate) fn keep(&self, hold: Hold, turn: Option<Turn>, until: Instant) -> Held {
         let hold = Arc::new(hold);
         let spare_tokens = hold.claim.tokens - 1;
         let keep = Msg::Keep { hold: Arc::clone(&hold), turn, until, spare_tokens };

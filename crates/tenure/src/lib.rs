@@ -73,7 +73,10 @@ pub use guard::{Guard, Lost, LostReason, State, Watcher};
 pub use locker::Locker;
 pub use name::{ClientId, OwnerId, OwnerIds, Resource, Token};
 pub use owner::Owner;
+pub use primitives::latch::Latch;
 pub use primitives::mutex::Mutex;
+pub use primitives::rwlock::RwLock;
+pub use primitives::semaphore::Semaphore;
 pub use retry::RetryPolicy;
 pub use stats::{Histogram, Stats};
 

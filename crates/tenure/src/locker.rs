@@ -13,7 +13,10 @@ use crate::builder::Builder;
 use crate::error::{Error, Result};
 use crate::keeper::{Keeper, Settings, bounded};
 use crate::name::{ClientId, OwnerIds, Resource};
+use crate::primitives::latch::Latch;
 use crate::primitives::mutex::Mutex;
+use crate::primitives::rwlock::RwLock;
+use crate::primitives::semaphore::Semaphore;
 use crate::stats::Stats;
 use crate::turnstile::Turnstile;
 use crate::wait::{Patience, sleep_long};
@@ -143,6 +146,24 @@ impl Locker {
         Mutex::new(self.clone(), Resource::new(name))
     }
 
+    /// The read/write lock of a name. A bad name is reported by the first call that uses it.
+    #[must_use = "a lock does nothing until it is taken"]
+    pub fn rwlock(&self, name: impl AsRef<str>) -> RwLock {
+        RwLock::new(self.clone(), Resource::new(name))
+    }
+
+    /// The semaphore of a name, with this many permits unless a number has been set for it; zero leaves that to others.
+    #[must_use = "a semaphore does nothing until a permit is taken"]
+    pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
+        Semaphore::new(self.clone(), Resource::new(name), permits)
+    }
+
+    /// The latch of a name.
+    #[must_use = "a latch does nothing by itself"]
+    pub fn latch(&self, name: impl AsRef<str>) -> Latch {
+        Latch::new(self.clone(), Resource::new(name))
+    }
+
     /// What the store says of all held locks whose names start with `prefix`. May take long on a large store.
     ///
     /// # Cancel safety
@@ -155,7 +176,7 @@ impl Locker {
     }
 
     pub(crate) async fn inspect(&self, resource: Resource) -> Result<State> {
-        let free = State { resource: resource.clone(), holders: Vec::new(), waiting: None, fence: None };
+        let free = State::free(resource.clone());
         let states = self
             .core
             .call("inspecting", self.core.settings.timeout, |b| async move { b.inspect(Scope::One(&resource)).await })

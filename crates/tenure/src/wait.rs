@@ -18,7 +18,7 @@ use crate::keeper::bounded;
 use crate::locker::Core;
 use crate::name::Resource;
 use crate::signal::Signal;
-use crate::turnstile::{Entry, Pass, Turn};
+use crate::turnstile::{Entry, Gate, Pass, Turn};
 
 /// The most tokens that one grant reserves, and so the most hand-overs inside a process in a row.
 const MAX_TOKENS: usize = 16;
@@ -45,17 +45,28 @@ impl Patience {
 }
 
 /// What is wanted.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) resource: Resource,
+    pub(crate) mode: Mode,
     pub(crate) terms: Terms,
     pub(crate) patience: Patience,
+    /// A hold that is to become this one, under the same owner. It ends with the attempt, however that ends.
+    pub(crate) instead_of: Option<Guard>,
 }
 
-type Answer = oneshot::Sender<Result<Option<Guard>>>;
+/// What came of it.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Held(Guard),
+    /// For modes that hold nothing: what is left.
+    Done(u64),
+}
+
+type Answer = oneshot::Sender<Result<Option<Outcome>>>;
 
 /// Starts an acquisition and returns where the answer will come. Dropping the receiver cancels it.
-pub(crate) fn start(core: &Arc<Core>, request: Request) -> oneshot::Receiver<Result<Option<Guard>>> {
+pub(crate) fn start(core: &Arc<Core>, request: Request) -> oneshot::Receiver<Result<Option<Outcome>>> {
     let (answer, receiver) = oneshot::channel();
     let runtime = core.runtime.clone();
     let core = Arc::clone(core);
@@ -89,22 +100,32 @@ enum Woken {
 impl Contender<'_> {
     async fn run(mut self) {
         self.core.settings.counters.waiting.up();
-        let pass = self.pass().await;
+        let Some(gate) = self.gate() else { return self.contend(None).await };
+        let pass = self.pass(&gate).await;
         match pass {
-            Some(Pass::Turn(turn)) => self.contend(turn).await,
+            Some(Pass::Turn(turn)) => self.contend(Some(turn)).await,
             Some(Pass::Held(held)) => self.grant(held),
             // A store that cannot be reached must not look like a lock that somebody holds.
-            None => self.reply(self.core.turnstile.trouble(&self.request.resource).map_or(Ok(None), Err)),
+            None => self.reply(self.core.turnstile.trouble(&gate).map_or(Ok(None), Err)),
         }
     }
 
+    /// Where this one waits for others of its process, if it does.
+    fn gate(&self) -> Option<Gate> {
+        let Request { resource, mode, patience, instead_of, .. } = &self.request;
+        // What may be shared is not taken because another one of this process is asking. And those who wait may wait for
+        // the very hold that is to be changed.
+        let alone = mode.is_shared() && *patience == Patience::None || instead_of.is_some();
+        if alone { None } else { Gate::new(resource, *mode) }
+    }
+
     /// Waits for this process's turn.
-    async fn pass(&mut self) -> Option<Pass> {
-        let Request { resource, terms, patience } = &self.request;
+    async fn pass(&mut self, gate: &Gate) -> Option<Pass> {
+        let Request { terms, patience, .. } = &self.request;
         if *patience == Patience::None {
-            return self.core.turnstile.try_enter(resource).map(Pass::Turn);
+            return self.core.turnstile.try_enter(gate).map(Pass::Turn);
         }
-        match self.core.turnstile.enter(resource, terms) {
+        match self.core.turnstile.enter(gate, terms) {
             Entry::Now(turn) => Some(Pass::Turn(turn)),
             Entry::Later(mut later) => {
                 self.busy = true;
@@ -119,14 +140,17 @@ impl Contender<'_> {
         }
     }
 
-    async fn contend(&mut self, turn: Turn) {
+    async fn contend(&mut self, mut turn: Option<Turn>) {
         let Core { settings, capabilities, owners, keeper, .. } = &**self.core;
-        let Request { resource, terms, patience } = self.request.clone();
-        let behind = if capabilities.token_blocks { turn.waiting().min(MAX_TOKENS - 1) } else { 0 };
+        let Request { resource, mode, terms, patience, instead_of } = &self.request;
+        let (mode, terms, patience) = (*mode, terms.clone(), *patience);
+        // Only those who keep their turn can hand their hold over.
+        let behind = turn.as_ref().filter(|_| capabilities.token_blocks && !mode.is_shared()).map_or(0, Turn::waiting);
+        let behind = behind.min(MAX_TOKENS - 1);
         let claim = Claim {
-            resource,
-            owner: owners.next(),
-            mode: Mode::Exclusive,
+            resource: resource.clone(),
+            owner: instead_of.as_ref().map_or_else(|| owners.next(), Guard::owner_id),
+            mode,
             queue: if patience == Patience::None { Queue::Never } else { Queue::Allowed },
             lease: terms.lease,
             tokens: u32::try_from(behind).unwrap_or(0) + 1,
@@ -150,21 +174,26 @@ impl Contender<'_> {
                     let until = deadline(sent, valid_for, settings.drift);
                     let hold = Hold::new(claim.clone(), token, terms.clone(), settings.clock.clone(), sent, until);
                     if hold.is_valid() {
-                        if failures > 0 {
-                            turn.heard(None);
-                        }
+                        heard(turn.as_ref(), failures, None);
                         settings.counters.granted.up();
-                        return self.grant(keeper.keep(hold, turn, until));
+                        let held = keeper.keep(hold, turn.take_if(|_| !mode.is_shared()), until);
+                        if let Some(old) = self.request.instead_of.take() {
+                            old.superseded();
+                        }
+                        return self.grant(held);
                     }
                     // The answer took longer than the lease. Asking again is the same question.
                     let backend = capabilities.backend;
                     let late = format!("granted for {valid_for:?}, but the answer came too late");
                     Error::unavailable(backend, "acquiring", Fault::Timeout, late)
                 }
+                Ok(Attempt::Done { left }) => {
+                    heard(turn.as_ref(), failures, None);
+                    drop(turn);
+                    return self.reply(Ok(Some(Outcome::Done(left))));
+                }
                 Ok(Attempt::Busy { poll_within, .. }) => {
-                    if failures > 0 {
-                        turn.heard(None);
-                    }
+                    heard(turn.as_ref(), failures, None);
                     failures = 0;
                     self.busy = true;
                     residue |= capabilities.queues && claim.queue == Queue::Allowed;
@@ -192,7 +221,7 @@ impl Contender<'_> {
             self.busy = false;
             failures += 1;
             settings.counters.errors.up();
-            turn.heard(Some(error.clone()));
+            heard(turn.as_ref(), failures, Some(error.clone()));
             debug!(name = ?claim.resource, %error, failures, "acquire failed");
             let attempts = if patience == Patience::None { 2 } else { settings.retry.attempts };
             if !error.is_transient() || failures >= attempts {
@@ -217,11 +246,12 @@ impl Contender<'_> {
             }
         };
         drop(signal);
-        if residue {
+        if residue && mode.holds() {
             keeper.forget(claim);
         }
         // Before the caller is answered: what it asks next must not find its own turn taken.
         drop(turn);
+        drop(self.request.instead_of.take());
         self.reply(outcome);
     }
 
@@ -295,10 +325,10 @@ impl Contender<'_> {
             debug!(?name, %token, ?waited, "waited");
         }
         debug!(?name, %token, ?waited, "granted");
-        self.reply(Ok(Some(Guard::new(held))));
+        self.reply(Ok(Some(Outcome::Held(Guard::new(held)))));
     }
 
-    fn reply(&mut self, result: Result<Option<Guard>>) {
+    fn reply(&mut self, result: Result<Option<Outcome>>) {
         let Some(answer) = self.answer.take() else { return };
         // Before the answer, so that nobody who has it finds itself counted as waiting.
         self.core.settings.counters.waiting.down();
@@ -311,6 +341,13 @@ impl Contender<'_> {
         }
         // A guard that nobody waits for any more is dropped, and so given back.
         drop(answer.send(result));
+    }
+}
+
+/// Tells those behind what the store answered last, if that is news.
+fn heard(turn: Option<&Turn>, failures: u32, trouble: Option<Error>) {
+    if let (Some(turn), true) = (turn, failures > 0) {
+        turn.heard(trouble);
     }
 }
 

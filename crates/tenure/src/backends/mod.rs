@@ -8,3 +8,4 @@ pub mod prefixed;
 pub(crate) mod redis;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
+pub(crate) mod verdict;

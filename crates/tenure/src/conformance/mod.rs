@@ -277,7 +277,7 @@ impl Peer {
     pub(crate) async fn granted(&self, claim: &Claim) -> Token {
         match self.ask(claim).await {
             Attempt::Granted { token, .. } => token,
-            busy @ Attempt::Busy { .. } => panic!("{claim:?} was answered {busy:?}"),
+            other => panic!("{claim:?} was answered {other:?}"),
         }
     }
 

@@ -9,7 +9,7 @@ use tracing::{debug, warn};
 
 use super::release::release;
 use super::{Ack, Keeper, Msg, Settings, bounded};
-use crate::backend::{Claim, Renewal};
+use crate::backend::{Claim, Mode, Renewal};
 use crate::clock::{Instant, deadline};
 use crate::error::Result;
 use crate::guard::{Held, Lost, LostReason};
@@ -22,7 +22,8 @@ const BATCH: usize = 256;
 
 struct Entry {
     hold: Arc<Hold>,
-    turn: Turn,
+    /// Kept by those who hold alone, so that nobody else of this process asks.
+    turn: Option<Turn>,
     /// As in the hold, but readable after the hold was given back.
     until: Instant,
     due: Instant,
@@ -44,7 +45,8 @@ impl Entry {
 }
 
 struct Renewed {
-    owners: Vec<u64>,
+    /// With the mode that was renewed: a writer's answer says nothing of the reader that it has become.
+    owners: Vec<(u64, Mode)>,
     sent: Instant,
     result: Result<Vec<Renewal>>,
 }
@@ -97,6 +99,8 @@ impl Task {
                 self.settings.counters.holding.up();
                 let entry = Entry { hold, turn, until, due: until, renewing: false, failures: 0, spare_tokens, hand_over_until };
                 let due = if entry.hold.terms.fixed { entry.ends() } else { now.after(until.since(now) / 3).min(entry.ends()) };
+                // A writer that has become a reader.
+                drop(self.remove(owner));
                 self.entries.insert(owner, entry);
                 self.schedule_at(owner, due);
             }
@@ -137,7 +141,7 @@ impl Task {
             }
         } else if let Some(entry) = self.remove(owner) {
             let ack = ack.map(|to| (to, hold.loss(LostReason::Revoked)));
-            self.release(entry.hold.claim.clone(), Some(entry.turn), ack);
+            self.release(entry.hold.claim.clone(), entry.turn, ack);
         }
     }
 
@@ -149,7 +153,7 @@ impl Task {
         if entry.spare_tokens == 0 || now >= entry.until || now >= entry.hand_over_until {
             return false;
         }
-        let Entry { hold, turn, spare_tokens, until, .. } = entry;
+        let Entry { hold, turn: Some(turn), spare_tokens, until, .. } = entry else { return false };
         let old_terms = hold.terms.clone();
         let handed = turn.hand_over(&old_terms, spare_tokens, |terms| {
             // In range: the store has reserved it.
@@ -213,22 +217,23 @@ impl Task {
 
     fn renew(&mut self, owners: &[u64], now: Instant) {
         let mut claims = Vec::with_capacity(owners.len());
+        let mut renewing = Vec::with_capacity(owners.len());
         let mut timeout = self.settings.timeout;
         for owner in owners {
             let Some(entry) = self.entries.get_mut(owner) else { continue };
             entry.renewing = true;
             claims.push(entry.hold.claim.clone());
+            renewing.push((*owner, entry.hold.claim.mode));
             // Short enough to leave time for another try before the deadline.
             timeout = timeout.min(entry.hold.terms.lease / 3).min(entry.until.since(now));
             let ends = entry.ends();
             self.schedule_at(*owner, ends);
         }
         let Settings { backend, clock, .. } = self.settings.clone();
-        let owners = owners.to_vec();
         self.calls.spawn(async move {
             let sent = clock.now();
             let result = bounded(timeout, &*backend, "renewing", backend.renew(&claims)).await;
-            Some(Renewed { owners, sent, result })
+            Some(Renewed { owners: renewing, sent, result })
         });
     }
 
@@ -240,8 +245,8 @@ impl Task {
             Ok(_) => return self.renewal_failed(&owners, now, "the backend answered for another number of claims"),
             Err(e) => return self.renewal_failed(&owners, now, &e.to_string()),
         };
-        for (owner, answer) in owners.into_iter().zip(answers) {
-            let Some(entry) = self.entries.get_mut(&owner) else { continue };
+        for ((owner, mode), answer) in owners.into_iter().zip(answers) {
+            let Some(entry) = renewing(&mut self.entries, owner, mode) else { continue };
             entry.renewing = false;
             match answer {
                 Renewal::Extended { valid_for } => {
@@ -264,9 +269,9 @@ impl Task {
         }
     }
 
-    fn renewal_failed(&mut self, owners: &[u64], now: Instant, error: &str) {
-        for owner in owners {
-            let Some(entry) = self.entries.get_mut(owner) else { continue };
+    fn renewal_failed(&mut self, owners: &[(u64, Mode)], now: Instant, error: &str) {
+        for (owner, mode) in owners {
+            let Some(entry) = renewing(&mut self.entries, *owner, *mode) else { continue };
             entry.renewing = false;
             entry.failures += 1;
             entry.hold.mark_overdue();
@@ -293,7 +298,7 @@ impl Task {
         }
         let Some(entry) = self.remove(owner) else { return };
         if given_back {
-            self.release(entry.hold.claim.clone(), Some(entry.turn), None);
+            self.release(entry.hold.claim.clone(), entry.turn, None);
             return;
         }
         let held_for = self.settings.clock.now().since(entry.hold.since);
@@ -304,7 +309,7 @@ impl Task {
             return;
         }
         // Nobody waits for it, but those in line at the store need not sit out what is left of the lease.
-        self.release(entry.hold.claim.clone(), Some(entry.turn), None);
+        self.release(entry.hold.claim.clone(), entry.turn, None);
     }
 
     fn release(&mut self, claim: Claim, turn: Option<Turn>, ack: Option<(Ack, Lost)>) {
@@ -332,6 +337,11 @@ impl Task {
         let all = async { while self.calls.join_next().await.is_some() {} };
         drop(tokio::time::timeout(self.settings.timeout, all).await);
     }
+}
+
+/// The hold that a renewal was about, if it still is that hold.
+fn renewing(entries: &mut HashMap<u64, Entry>, owner: u64, mode: Mode) -> Option<&mut Entry> {
+    entries.get_mut(&owner).filter(|entry| entry.hold.claim.mode == mode)
 }
 
 impl Drop for Task {

@@ -13,7 +13,7 @@ use super::keys::{self, Layout};
 use super::link::Link;
 use super::question::Question;
 use super::reply::{array, int, text, token_of, unexpected};
-use crate::backend::{Holder, State};
+use crate::backend::{Holder, Mode, State};
 use crate::error::{Error, Fault, Result};
 use crate::name::{OwnerId, Resource, Token};
 
@@ -38,7 +38,7 @@ impl Redis {
             Value::Map(pairs) => pairs.first().and_then(|(_, n)| int(n)).and_then(|n| u32::try_from(n).ok()),
             _ => None,
         });
-        Ok(State { resource: name.clone(), holders, waiting, fence })
+        Ok(State { holders, waiting, fence, ..State::free(name.clone()) })
     }
 
     pub(super) async fn holders(&self, left: &Value, token: Option<Token>, note: &Value, holders: &[Value]) -> Vec<Holder> {
@@ -52,6 +52,7 @@ impl Redis {
             let own_note = note.filter(|(whose, _)| *whose == owner).map(|(_, note)| note.to_owned());
             Holder {
                 owner: owner.to_owned(),
+                mode: Mode::Exclusive,
                 token,
                 since: since.filter(|s| *s <= SystemTime::now() + Duration::from_secs(3600)),
                 expires_in,

@@ -46,7 +46,7 @@ use self::route::Router;
 use self::scripts::{Scripts, Source};
 use self::shared::{Wake, lock};
 use crate::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Client, Queue, Reach, Released, Renewal, Safety, Scope, State, Survival,
+    Attempt, Backend, Broken, Capabilities, Claim, Client, Modes, Queue, Reach, Released, Renewal, Safety, Scope, State, Survival,
 };
 use crate::clock::{Clock, Instant};
 use crate::error::{Error, Fault, Result};
@@ -184,6 +184,7 @@ impl Backend for Redis {
         Capabilities {
             backend: NAME,
             reach: Reach::Network,
+            modes: Modes::EXCLUSIVE,
             token_blocks: true,
             queues: false,
             watch_first: self.wake == Wake::Tracking,

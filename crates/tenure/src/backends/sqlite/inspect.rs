@@ -54,6 +54,6 @@ impl Verbs<'_> {
             }
         }
         let holders = hold.map(|hold| hold.show(now)).into_iter().collect();
-        Ok(State { resource, holders, waiting: Some(waiting), fence: self.counter()? })
+        Ok(State { holders, waiting: Some(waiting), fence: self.counter()?, ..State::free(resource) })
     }
 }

@@ -27,7 +27,9 @@ use self::fault::NAME;
 use self::peers::Watches;
 use self::verbs::{Answer, Verbs};
 use self::worker::{Ask, Job, Worker};
-use crate::backend::{Attempt, Backend, Broken, Capabilities, Claim, Reach, Released, Renewal, Safety, Scope, State, Survival};
+use crate::backend::{
+    Attempt, Backend, Broken, Capabilities, Claim, Modes, Reach, Released, Renewal, Safety, Scope, State, Survival,
+};
 use crate::connect::{Address, Context};
 use crate::error::{Error, Fault, Result};
 use crate::name::Resource;
@@ -67,6 +69,7 @@ impl Backend for Sqlite {
         Capabilities {
             backend: NAME,
             reach: Reach::Machine,
+            modes: Modes::EXCLUSIVE,
             token_blocks: true,
             queues: true,
             watch_first: true,

@@ -9,7 +9,7 @@ use rusqlite::{OptionalExtension, Row, Transaction, params};
 use super::fault::NAME;
 use super::message::Message;
 use super::peers::{Life, Peers, Reach};
-use crate::backend::{Attempt, Broken, Claim, Holder, Queue, Released, Renewal};
+use crate::backend::{Attempt, Broken, Claim, Holder, Mode, Queue, Released, Renewal};
 use crate::clock::{Clock, Instant};
 use crate::error::{Error, Fault, Result};
 use crate::name::{ClientId, Resource, Token};
@@ -90,6 +90,7 @@ impl Hold {
     pub(super) fn show(self, now: Instant) -> Holder {
         Holder {
             owner: self.owner,
+            mode: Mode::Exclusive,
             token: Some(self.last),
             since: UNIX_EPOCH.checked_add(Duration::from_micros(self.token.get())),
             expires_in: Some(self.until.since(now)),

@@ -1,20 +1,22 @@
 //! The reference implementation: a map under a mutex. Readable as the specification of the contract.
 
+mod slot;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 
+use self::slot::{Hold, Slot, Wake};
 use crate::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Client, Holder, Queue, Reach, Released, Renewal, Safety, Scope, State,
-    Survival,
+    Attempt, Backend, Broken, Capabilities, Claim, Client, Holder, Mode, Modes, Permits, Reach, Released, Renewal, Safety, Scope,
+    State, Survival,
 };
 use crate::clock::{Clock, Instant};
 use crate::connect::{Address, Context};
-use crate::error::{Error, Fault, Result};
-use crate::name::{OwnerId, Resource, Token};
+use crate::error::{Error, Result};
+use crate::name::{OwnerId, Resource};
 use crate::signal::{Hub, Signal};
 
 const NAME: &str = "memory";
@@ -32,25 +34,6 @@ struct Store {
     clients: Mutex<HashMap<crate::name::ClientId, Arc<str>>>,
     hub: Hub,
     clock: Clock,
-}
-
-#[derive(Debug, Default)]
-struct Slot {
-    hold: Option<Hold>,
-    /// Owners that were told "busy" and may come back, first come first.
-    queue: Vec<OwnerId>,
-    /// The largest token handed out. Never removed: a token must not come back.
-    fence: Option<Token>,
-}
-
-#[derive(Debug)]
-struct Hold {
-    owner: OwnerId,
-    token: Token,
-    reserved_to: Token,
-    since: SystemTime,
-    until: Instant,
-    note: Option<Arc<str>>,
 }
 
 impl Memory {
@@ -75,12 +58,16 @@ impl Memory {
 
     fn state(&self, resource: &Resource, slot: Option<&Slot>) -> State {
         let now = self.store.clock.now();
-        let hold = slot.and_then(|s| s.hold.as_ref()).filter(|h| h.until > now);
+        let Some(slot) = slot else { return State { waiting: Some(0), ..State::free(resource.clone()) } };
+        let line = slot.waiters().into_iter().filter(|(_, mode)| *mode == Mode::Fair);
         State {
             resource: resource.clone(),
-            holders: hold.map(|h| self.holder(h, now)).into_iter().collect(),
-            waiting: Some(slot.map_or(0, |s| u32::try_from(s.queue.len()).unwrap_or(u32::MAX))),
-            fence: slot.and_then(|s| s.fence),
+            holders: slot.holds.iter().filter(|h| h.until > now).map(|h| self.holder(h, now)).collect(),
+            waiting: Some(u32::try_from(slot.line.len()).unwrap_or(u32::MAX)),
+            line: line.map(|(owner, _)| owner.to_string()).collect(),
+            permits: slot.permits.map(|of| Permits { of: of.into(), free: slot.free() }),
+            count: slot.count,
+            fence: slot.fence,
         }
     }
 
@@ -89,22 +76,30 @@ impl Memory {
         let note = hold.note.as_ref().or_else(|| clients.get(&hold.owner.client));
         Holder {
             owner: hold.owner.to_string(),
+            mode: hold.mode,
             token: Some(hold.reserved_to),
             since: Some(hold.since),
             expires_in: Some(hold.until.since(now)),
             note: note.map(ToString::to_string),
         }
     }
+
+    /// Wakes those for whom asking again may help.
+    fn wake(&self, wake: Wake, resource: &Resource, slots: MutexGuard<'_, HashMap<Resource, Slot>>) {
+        let first = slots.get(resource).and_then(Slot::first_in_line);
+        drop(slots);
+        if wake == Wake::Next {
+            self.store.hub.fire(resource.as_str());
+            if let Some(first) = first {
+                self.store.hub.fire(&place_of(resource, first));
+            }
+        }
+    }
 }
 
-impl Slot {
-    fn next_tokens(&mut self, count: u32) -> Result<(Token, Token)> {
-        let exhausted = || Error::backend(NAME, "acquiring", Fault::TokenExhausted, "the next token would not fit 63 bits");
-        let first = Token::after_now(self.fence).ok_or_else(exhausted)?;
-        let last = first.plus(u64::from(count) - 1).ok_or_else(exhausted)?;
-        self.fence = Some(last);
-        Ok((first, last))
-    }
+/// Where an owner in the line of a fair lock is woken, and nobody else is.
+fn place_of(resource: &Resource, owner: OwnerId) -> String {
+    format!("{resource}\0{owner}")
 }
 
 #[async_trait]
@@ -113,6 +108,7 @@ impl Backend for Memory {
         Capabilities {
             backend: NAME,
             reach: Reach::Process,
+            modes: Modes::ALL,
             token_blocks: true,
             queues: true,
             watch_first: true,
@@ -133,38 +129,24 @@ impl Backend for Memory {
 
     async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
         let now = self.store.clock.now();
-        let until = now.after(claim.lease);
         let mut slots = self.slots();
-        let slot = slots.entry(claim.resource.clone()).or_default();
-        match &mut slot.hold {
-            Some(hold) if hold.owner == claim.owner && hold.until > now => {
-                hold.until = until;
-                return Ok(Attempt::Granted { token: hold.token, valid_for: claim.lease });
-            }
-            Some(hold) if hold.until > now => {
-                if claim.queue == Queue::Allowed && !slot.queue.contains(&claim.owner) {
-                    slot.queue.push(claim.owner);
-                }
-                return Ok(Attempt::Busy { poll_within: hold.until.since(now), holder: Some(hold.owner.to_string()) });
-            }
-            _ => {}
-        }
-        let (token, reserved_to) = slot.next_tokens(claim.tokens)?;
-        slot.queue.retain(|waiting| *waiting != claim.owner);
-        let note = claim.note.clone();
-        slot.hold = Some(Hold { owner: claim.owner, token, reserved_to, since: SystemTime::now(), until, note });
-        Ok(Attempt::Granted { token, valid_for: claim.lease })
+        let (attempt, wake) = slots.entry(claim.resource.clone()).or_default().acquire(claim, now)?;
+        self.wake(wake, &claim.resource, slots);
+        Ok(attempt)
     }
 
     async fn renew(&self, claims: &[Claim]) -> Result<Vec<Renewal>> {
         let now = self.store.clock.now();
         let mut slots = self.slots();
-        let renew = |claim: &Claim| match slots.get_mut(&claim.resource).and_then(|s| s.hold.as_mut()) {
-            Some(hold) if hold.owner == claim.owner && hold.until > now => {
-                hold.until = now.after(claim.lease);
-                Renewal::Extended { valid_for: claim.lease }
+        let renew = |claim: &Claim| {
+            let holds = slots.get_mut(&claim.resource).map(|slot| slot.holds.iter_mut());
+            match holds.into_iter().flatten().find(|hold| hold.owner == claim.owner && hold.until > now) {
+                Some(hold) => {
+                    hold.until = now.after(claim.lease);
+                    Renewal::Extended { valid_for: claim.lease }
+                }
+                None => Renewal::Gone,
             }
-            _ => Renewal::Gone,
         };
         Ok(claims.iter().map(renew).collect())
     }
@@ -173,15 +155,16 @@ impl Backend for Memory {
         let now = self.store.clock.now();
         let mut slots = self.slots();
         let Some(slot) = slots.get_mut(&claim.resource) else { return Ok(Released::NotHeld) };
-        slot.queue.retain(|waiting| *waiting != claim.owner);
-        let Some(hold) = slot.hold.take_if(|hold| hold.owner == claim.owner) else { return Ok(Released::NotHeld) };
-        drop(slots);
-        self.store.hub.fire(claim.resource.as_str());
-        Ok(if hold.until > now { Released::Yes } else { Released::NotHeld })
+        let left = slot.leave(claim.owner);
+        let hold = slot.holds.iter().position(|hold| hold.owner == claim.owner).map(|place| slot.holds.remove(place));
+        self.wake(if hold.is_some() { Wake::Next } else { left }, &claim.resource, slots);
+        Ok(if hold.is_some_and(|hold| hold.until > now) { Released::Yes } else { Released::NotHeld })
     }
 
     async fn watch(&self, claim: &Claim) -> Result<Signal> {
-        Ok(self.store.hub.listen(claim.resource.as_str()).0)
+        let (name, owner) = (&claim.resource, claim.owner);
+        let key = if claim.mode == Mode::Fair { place_of(name, owner) } else { name.as_str().to_owned() };
+        Ok(self.store.hub.listen(&key).0)
     }
 
     async fn inspect(&self, scope: Scope<'_>) -> Result<Vec<State>> {
@@ -191,7 +174,7 @@ impl Backend for Memory {
             Scope::Prefix(prefix) => {
                 let under = slots.iter().filter(|(r, _)| r.as_str().starts_with(prefix));
                 let mut states: Vec<State> = under.map(|(r, s)| self.state(r, Some(s))).collect();
-                states.retain(|s| !s.holders.is_empty());
+                states.retain(|s| !s.holders.is_empty() || s.count.is_some());
                 states.sort_by(|a, b| a.resource.cmp(&b.resource));
                 Ok(states)
             }
@@ -202,12 +185,14 @@ impl Backend for Memory {
         let now = self.store.clock.now();
         let mut slots = self.slots();
         let Some(slot) = slots.get_mut(resource) else { return Ok(None) };
-        let Some(hold) = slot.hold.take().filter(|hold| hold.until > now) else { return Ok(None) };
+        slot.expire(now);
+        if slot.holds.is_empty() {
+            return Ok(None);
+        }
         let (fence, _) = slot.next_tokens(1)?;
-        let holder = self.holder(&hold, now);
-        drop(slots);
-        self.store.hub.fire(resource.as_str());
-        Ok(Some(Broken { holders: vec![holder], fence }))
+        let holders = slot.holds.drain(..).map(|hold| self.holder(&hold, now)).collect();
+        self.wake(Wake::Next, resource, slots);
+        Ok(Some(Broken { holders, fence }))
     }
 
     async fn close(&self) -> Result<()> {

@@ -1,0 +1,184 @@
+//! One name of the reference store: who holds it, who is in line, and its numbers.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::NAME;
+use crate::backend::{Attempt, Claim, Mode, Queue};
+use crate::backends::verdict::{self, Verdict, verdict};
+use crate::clock::Instant;
+use crate::error::{Error, Fault, Result};
+use crate::name::{OwnerId, Token};
+
+/// How long a latch remembers who has counted down, so that asking again counts once.
+const REMEMBER: Duration = Duration::from_secs(600);
+/// What a lost notification costs where nothing expires.
+const POLL: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    pub(super) holds: Vec<Hold>,
+    /// Owners that were told "busy" and may come back, first come first.
+    pub(super) line: Vec<Waiter>,
+    /// The largest token handed out. Never removed: a token must not come back.
+    pub(super) fence: Option<Token>,
+    /// How many permits there are.
+    pub(super) permits: Option<u32>,
+    pub(super) count: Option<u64>,
+    /// Who has set the count, and who has counted down.
+    set_by: Option<OwnerId>,
+    counted: Vec<(OwnerId, Instant)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Hold {
+    pub(super) owner: OwnerId,
+    pub(super) mode: Mode,
+    pub(super) token: Token,
+    pub(super) reserved_to: Token,
+    pub(super) since: SystemTime,
+    pub(super) until: Instant,
+    pub(super) note: Option<Arc<str>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Waiter {
+    pub(super) owner: OwnerId,
+    pub(super) mode: Mode,
+    until: Instant,
+}
+
+/// Whom a change concerns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wake {
+    Nobody,
+    /// The first in line of a fair lock, and whoever is in no line.
+    Next,
+}
+
+impl Slot {
+    /// Removes what has lapsed. Whether somebody may have come to its turn by that.
+    pub(super) fn expire(&mut self, now: Instant) -> Wake {
+        let before = self.line.len();
+        self.holds.retain(|hold| hold.until > now);
+        self.line.retain(|waiter| waiter.until > now || !keeps_others_out(waiter.mode));
+        if self.line.len() == before { Wake::Nobody } else { Wake::Next }
+    }
+
+    /// Whose turn it is among those who stand in line for a fair lock.
+    pub(super) fn first_in_line(&self) -> Option<OwnerId> {
+        verdict::first_in_line(&self.waiters()).copied()
+    }
+
+    pub(super) fn waiters(&self) -> Vec<(OwnerId, Mode)> {
+        self.line.iter().map(|w| (w.owner, w.mode)).collect()
+    }
+
+    fn holders(&self) -> Vec<(OwnerId, Mode)> {
+        self.holds.iter().map(|h| (h.owner, h.mode)).collect()
+    }
+
+    /// Permits that are free; negative when the number was lowered.
+    pub(super) fn free(&self) -> i64 {
+        i64::from(self.permits.unwrap_or(0)) - i64::try_from(verdict::held(&self.holders())).unwrap_or(i64::MAX)
+    }
+
+    pub(super) fn acquire(&mut self, claim: &Claim, now: Instant) -> Result<(Attempt, Wake)> {
+        let woken = self.expire(now);
+        match claim.mode {
+            Mode::Resize { of } => {
+                self.permits = Some(of);
+                return Ok((Attempt::Done { left: u64::try_from(self.free()).unwrap_or(0) }, Wake::Next));
+            }
+            Mode::SetCount { .. } | Mode::CountDown | Mode::CountZero | Mode::RemoveCount => return Ok(self.latch(claim, now)),
+            Mode::Permits { of, .. } if of > 0 => {
+                self.permits.get_or_insert(of);
+            }
+            _ => {}
+        }
+        let until = now.after(claim.lease);
+        let number = self.permits.unwrap_or(0);
+        match verdict(&claim.owner, claim.mode, &self.holders(), &self.waiters(), number) {
+            Verdict::Again(mine) => {
+                self.holds[mine].until = until;
+                Ok((Attempt::Granted { token: self.holds[mine].token, valid_for: claim.lease }, woken))
+            }
+            Verdict::Change(mine) => {
+                (self.holds[mine].until, self.holds[mine].mode) = (until, claim.mode);
+                Ok((Attempt::Granted { token: self.holds[mine].token, valid_for: claim.lease }, Wake::Next))
+            }
+            Verdict::Grant => {
+                let (token, reserved_to) = self.next_tokens(claim.tokens)?;
+                self.leave(claim.owner);
+                let (owner, mode, note) = (claim.owner, claim.mode, claim.note.clone());
+                self.holds.push(Hold { owner, mode, token, reserved_to, since: SystemTime::now(), until, note });
+                Ok((Attempt::Granted { token, valid_for: claim.lease }, Wake::Nobody))
+            }
+            Verdict::Busy => Ok((self.busy(claim, now), woken)),
+        }
+    }
+
+    fn busy(&mut self, claim: &Claim, now: Instant) -> Attempt {
+        // The first to end: with permits that may be enough, and otherwise all come to their end.
+        let ends = self.holds.iter().map(|hold| hold.until.since(now)).min().unwrap_or(POLL);
+        let holder = self.holds.first().map(|hold| hold.owner.to_string());
+        if claim.queue == Queue::Never {
+            return Attempt::Busy { poll_within: ends, holder };
+        }
+        let until = now.after(claim.place_lease());
+        match self.line.iter_mut().find(|waiter| waiter.owner == claim.owner) {
+            Some(place) => place.until = until,
+            None => self.line.push(Waiter { owner: claim.owner, mode: claim.mode, until }),
+        }
+        // Those before this one, who may be dead, and this one's own place.
+        let before = self.line.iter().take_while(|waiter| waiter.owner != claim.owner);
+        let lines = before.filter(|w| keeps_others_out(w.mode)).map(|waiter| waiter.until.since(now)).min();
+        let place = keeps_others_out(claim.mode).then(|| claim.place_lease() / 3);
+        let poll_within = [Some(ends), lines, place].into_iter().flatten().min().unwrap_or(ends);
+        Attempt::Busy { poll_within, holder }
+    }
+
+    fn latch(&mut self, claim: &Claim, now: Instant) -> (Attempt, Wake) {
+        self.counted.retain(|(_, until)| *until > now);
+        let mut wake = Wake::Nobody;
+        match claim.mode {
+            Mode::SetCount { of } if self.count.is_none() => (self.count, self.set_by) = (Some(of.into()), Some(claim.owner)),
+            Mode::SetCount { .. } if self.set_by == Some(claim.owner) => {}
+            Mode::CountZero if self.count.is_none() => {}
+            Mode::SetCount { .. } | Mode::CountZero => return (Attempt::Busy { poll_within: POLL, holder: None }, wake),
+            Mode::CountDown if !self.counted.iter().any(|(owner, _)| *owner == claim.owner) => {
+                self.counted.push((claim.owner, now.after(REMEMBER)));
+                self.count = self.count.and_then(|count| count.checked_sub(1)).filter(|left| *left > 0);
+            }
+            Mode::RemoveCount => self.count = None,
+            _ => {}
+        }
+        if self.count.is_none() {
+            self.set_by = None;
+            wake = Wake::Next;
+        }
+        (Attempt::Done { left: self.count.unwrap_or(0) }, wake)
+    }
+
+    /// Gives up a place in line. Whether there was one that others may have waited behind.
+    pub(super) fn leave(&mut self, owner: OwnerId) -> Wake {
+        let place = self.line.iter().position(|waiter| waiter.owner == owner);
+        match place.map(|place| self.line.remove(place)) {
+            Some(waiter) if keeps_others_out(waiter.mode) => Wake::Next,
+            _ => Wake::Nobody,
+        }
+    }
+
+    pub(super) fn next_tokens(&mut self, count: u32) -> Result<(Token, Token)> {
+        let exhausted = || Error::backend(NAME, "acquiring", Fault::TokenExhausted, "the next token would not fit 63 bits");
+        let first = Token::after_now(self.fence).ok_or_else(exhausted)?;
+        let last = first.plus(u64::from(count) - 1).ok_or_else(exhausted)?;
+        self.fence = Some(last);
+        Ok((first, last))
+    }
+}
+
+/// Whether a place in line is a reason to refuse others, and so must be kept alive.
+fn keeps_others_out(mode: Mode) -> bool {
+    matches!(mode, Mode::Fair | Mode::Write)
+}

@@ -1,0 +1,131 @@
+//! [`Semaphore`]: up to so many holders at any time.
+
+use std::time::Duration;
+
+use super::wanted::{Wanted, options};
+use crate::backend::{Broken, Mode, State};
+use crate::error::{Error, Result};
+use crate::guard::Guard;
+use crate::locker::Locker;
+use crate::name::Resource;
+use crate::wait::Patience;
+
+/// The most permits that one call may take.
+const MAX_TAKE: u32 = 1024;
+
+/// A number of permits, each of which one holder has at a time.
+///
+/// A permit is a [`Guard`] as a lock is: it has a lease, is kept alive, comes back by itself when its holder dies, and
+/// says when it is lost. How many permits there are is kept by the store: the first who takes one sets the number, and
+/// [`resize`](Self::resize) changes it, also under those who hold. A permit is not re-entrant.
+///
+/// ```
+/// # async fn example() -> tenure::Result<()> {
+/// let locker = tenure::Locker::connect("memory:").await?;
+/// let exports = locker.semaphore("exports", 3);
+/// let one = exports.acquire().await?;
+/// let two = exports.acquire_many(2).await?;
+/// assert!(exports.try_acquire().await?.is_none());
+/// two.release().await?; // both at once
+/// assert!(exports.try_acquire().await?.is_some());
+/// # drop(one);
+/// # locker.close().await
+/// # }
+/// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a semaphore does nothing until a permit is taken"]
+pub struct Semaphore {
+    pub(crate) wanted: Wanted,
+    of: u32,
+}
+
+impl Semaphore {
+    pub(crate) fn new(locker: Locker, resource: Result<Resource>, of: u32) -> Self {
+        Self { wanted: Wanted::new(locker, resource), of }
+    }
+
+    options!();
+
+    /// Waits for a permit.
+    ///
+    /// # Cancel safety
+    /// Safe: dropping the future leaves no permit behind.
+    pub fn acquire(&self) -> impl Future<Output = Result<Guard>> + Send + use<> {
+        self.acquire_many(1)
+    }
+
+    /// As [`acquire`](Self::acquire), for a limited time. `None`: there was none all the time.
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    pub fn acquire_within(&self, wait: Duration) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+        self.acquire_many_within(1, wait)
+    }
+
+    /// Asks once. `None`: none is free.
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    pub fn try_acquire(&self) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+        self.acquire_many_within(1, Duration::ZERO)
+    }
+
+    /// Waits for several permits, up to 1024, which come and go together under one guard. Tasks of one process are served
+    /// in the order in which they came, however many each wants.
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    pub fn acquire_many(&self, permits: u32) -> impl Future<Output = Result<Guard>> + Send + use<> {
+        let asked = self.clone();
+        async move { asked.take(permits, Patience::Endless).await?.ok_or(Error::Closed) }
+    }
+
+    /// As [`acquire_many`](Self::acquire_many), for a limited time; zero asks once. `None`: there were not enough.
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    pub fn acquire_many_within(
+        &self,
+        permits: u32,
+        wait: Duration,
+    ) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+        let asked = self.clone();
+        async move { asked.take(permits, asked.wanted.patience(wait)).await }
+    }
+
+    /// Sets how many permits there are, for all who use the name. When there are fewer than are held, nobody is granted
+    /// any until enough have come back.
+    ///
+    /// # Cancel safety
+    /// It may or may not have happened.
+    pub fn resize(&self, permits: u32) -> impl Future<Output = Result<()>> + Send + use<> {
+        let asked = self.wanted.clone();
+        async move { asked.ask(Mode::Resize { of: permits }, Patience::Endless).await?.map(drop).ok_or(Error::Closed) }
+    }
+
+    /// How many permits there are, who holds how many, and how many are free.
+    ///
+    /// # Cancel safety
+    /// Safe: it only reads.
+    pub fn inspect(&self) -> impl Future<Output = Result<State>> + Send + use<> {
+        self.wanted.clone().inspect()
+    }
+
+    /// Takes all permits from those who hold them, as [`Mutex::break_hold`](crate::Mutex::break_hold) does.
+    ///
+    /// # Cancel safety
+    /// The break may or may not have happened.
+    pub fn break_hold(&self) -> impl Future<Output = Result<Option<Broken>>> + Send + use<> {
+        self.wanted.clone().break_hold()
+    }
+
+    async fn take(&self, take: u32, patience: Patience) -> Result<Option<Guard>> {
+        let of = self.of;
+        if take == 0 || take > MAX_TAKE || (of > 0 && take > of) {
+            let most = if of == 0 { MAX_TAKE } else { MAX_TAKE.min(of) };
+            return Err(Error::config(format!("{take} permits"), "is out of range", format!("1 to {most}")));
+        }
+        self.wanted.acquire_anew(Mode::Permits { take, of }, patience).await
+    }
+}

@@ -1,0 +1,170 @@
+//! What every primitive is made of: a name, the terms of its holds, and the way to the engine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::{Broken, Claim, Mode, State};
+use crate::error::{Error, Result};
+use crate::guard::Guard;
+use crate::hold::Terms;
+use crate::locker::Locker;
+use crate::name::Resource;
+use crate::owner::{Entered, Owner};
+use crate::wait::{self, Outcome, Patience, Request};
+
+/// A name, and on which terms it is wanted.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    pub(crate) locker: Locker,
+    pub(crate) resource: Result<Resource>,
+    pub(crate) lease: Duration,
+    pub(crate) fixed: bool,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) note: Option<Arc<str>>,
+    pub(crate) owner: Option<Owner>,
+}
+
+/// The options that all locks have in common. The type has a field `wanted`.
+macro_rules! options {
+    () => {
+        /// The lease, instead of the locker's: how long a hold outlives a crashed holder. Holds are renewed.
+        pub fn lease(mut self, lease: std::time::Duration) -> Self {
+            (self.wanted.lease, self.wanted.fixed) = (lease, false);
+            self
+        }
+
+        /// A lease that is not renewed: the hold ends by itself, and says so through [`Guard::lost`](crate::Guard::lost).
+        pub fn lease_fixed(mut self, lease: std::time::Duration) -> Self {
+            (self.wanted.lease, self.wanted.fixed) = (lease, true);
+            self
+        }
+
+        /// The longest that a guard may be held; then it is lost. Bounds a guard that was forgotten.
+        pub fn max_hold(mut self, max_hold: std::time::Duration) -> Self {
+            self.wanted.max_hold = Some(max_hold);
+            self
+        }
+
+        /// Words for those who ask who holds it, up to 4096 bytes.
+        pub fn note(mut self, note: impl Into<String>) -> Self {
+            self.wanted.note = Some(note.into().into());
+            self
+        }
+    };
+}
+pub(crate) use options;
+
+impl Wanted {
+    pub(crate) fn new(locker: Locker, resource: Result<Resource>) -> Self {
+        let lease = locker.core.lease;
+        Self { locker, resource, lease, fixed: false, max_hold: None, note: None, owner: None }
+    }
+
+    /// For how long to wait: zero asks once.
+    pub(crate) fn patience(&self, wait: Duration) -> Patience {
+        if wait.is_zero() { Patience::None } else { Patience::Until(self.locker.core.settings.clock.now().after(wait)) }
+    }
+
+    /// Asks, in the name of the owner if there is one: its nested calls share one hold.
+    pub(crate) async fn acquire(&self, mode: Mode, patience: Patience) -> Result<Option<Guard>> {
+        let request = self.request(mode, patience)?;
+        let core = &self.locker.core;
+        let Some(owner) = self.owner.clone().or_else(Owner::current) else { return self.hold(request).await };
+        let slot = owner.slot(core, &request.resource);
+        let entered = match slot.try_enter()? {
+            Some(entered) => entered,
+            // Another call of this owner is acquiring the same name.
+            None if patience == Patience::None => return Ok(None),
+            None => {
+                let Some(entered) = core.within(patience, slot.enter()).await else { return Ok(None) };
+                entered?
+            }
+        };
+        match entered {
+            Entered::Again(guard) => {
+                may_reenter(&guard, mode)?;
+                core.settings.counters.reentered.up();
+                Ok(Some(guard))
+            }
+            Entered::First(place) => {
+                let guard = self.hold(request).await?;
+                if let Some(guard) = &guard {
+                    place.note(guard);
+                }
+                Ok(guard)
+            }
+        }
+    }
+
+    /// Asks for a hold that no other call shares.
+    pub(crate) async fn acquire_anew(&self, mode: Mode, patience: Patience) -> Result<Option<Guard>> {
+        self.hold(self.request(mode, patience)?).await
+    }
+
+    /// Turns a hold into another one.
+    pub(crate) async fn change(&self, guard: Guard, mode: Mode) -> Result<Guard> {
+        let mut request = self.request(mode, Patience::Endless)?;
+        request.instead_of = Some(guard);
+        self.hold(request).await?.ok_or(Error::Closed)
+    }
+
+    /// Has something done that holds nothing. `None`: it was busy all the time.
+    pub(crate) async fn ask(&self, mode: Mode, patience: Patience) -> Result<Option<u64>> {
+        match wait::start(&self.locker.core, self.request(mode, patience)?).await.unwrap_or(Err(Error::Closed))? {
+            Some(Outcome::Done(left)) => Ok(Some(left)),
+            Some(Outcome::Held(_)) | None => Ok(None),
+        }
+    }
+
+    async fn hold(&self, request: Request) -> Result<Option<Guard>> {
+        match wait::start(&self.locker.core, request).await.unwrap_or(Err(Error::Closed))? {
+            Some(Outcome::Held(guard)) => Ok(Some(guard)),
+            Some(Outcome::Done(_)) | None => Ok(None),
+        }
+    }
+
+    pub(crate) async fn inspect(self) -> Result<State> {
+        self.locker.inspect(self.resource?).await
+    }
+
+    pub(crate) async fn break_hold(self) -> Result<Option<Broken>> {
+        self.locker.break_hold(self.resource?).await
+    }
+
+    fn request(&self, mode: Mode, patience: Patience) -> Result<Request> {
+        let core = &self.locker.core;
+        if core.is_closed() {
+            return Err(Error::Closed);
+        }
+        if !core.capabilities.modes.carry(mode) {
+            return Err(Error::Unsupported { backend: core.capabilities.backend, what: mode.to_string() });
+        }
+        let resource = self.resource.clone()?;
+        let drift = core.settings.drift.allowance(self.lease);
+        if drift >= self.lease {
+            let asked = format!("a lease of {:?}", self.lease);
+            return Err(Error::config(asked, format!("is over before it begins, less {drift:?} for drift"), "a longer lease"));
+        }
+        let note = self.note.as_deref().map(Claim::check_note).transpose()?;
+        let terms = Terms { lease: Claim::check_lease(self.lease)?, fixed: self.fixed, max_hold: self.max_hold, note };
+        Ok(Request { resource, mode, terms, patience, instead_of: None })
+    }
+}
+
+/// Whether an owner that has this hold has what it asks for.
+fn may_reenter(guard: &Guard, wanted: Mode) -> Result<()> {
+    let name = guard.resource();
+    match (guard.mode(), wanted) {
+        (Mode::Exclusive | Mode::Fair, Mode::Exclusive | Mode::Fair) | (Mode::Write, Mode::Write | Mode::Read) => Ok(()),
+        (Mode::Read, Mode::Read) => Ok(()),
+        (Mode::Read, _) => {
+            let problem = "is asked for by an owner that reads it, and would wait for itself";
+            let allowed = "to write first and then downgrade, or to release the read lock before";
+            Err(Error::config(format!("the write lock of {name:?}"), problem, allowed))
+        }
+        (held, _) => {
+            let problem = format!("is held by the same owner for {held}");
+            Err(Error::config(format!("the name {name:?} for {wanted}"), problem, "one kind of lock per name"))
+        }
+    }
+}
