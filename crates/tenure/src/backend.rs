@@ -166,6 +166,12 @@ impl Mode {
         matches!(self, Self::Exclusive | Self::Fair | Self::Read | Self::Write | Self::Permits { .. })
     }
 
+    /// Whether it is worth while to ask again after a busy answer: what holds comes free, and a latch opens.
+    #[must_use]
+    pub const fn waits(self) -> bool {
+        self.holds() || matches!(self, Self::CountZero)
+    }
+
     /// Whether several owners may hold at the same time.
     #[must_use]
     pub const fn is_shared(self) -> bool {

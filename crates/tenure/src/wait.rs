@@ -161,7 +161,7 @@ impl Contender<'_> {
         // Whether the store may know this owner: then it must be told to forget it.
         let mut residue = false;
         let outcome = loop {
-            if signal.is_none() && capabilities.watch_first && patience != Patience::None {
+            if signal.is_none() && capabilities.watch_first && patience != Patience::None && mode.waits() {
                 signal = self.watch(&claim).await;
             }
             // A question that nobody waits for is not asked: its grant would only have to be undone.
@@ -197,7 +197,7 @@ impl Contender<'_> {
                     failures = 0;
                     self.busy = true;
                     residue |= capabilities.queues && claim.queue == Queue::Allowed;
-                    if patience == Patience::None {
+                    if patience == Patience::None || !mode.waits() {
                         break Ok(None);
                     }
                     let woken = match &mut signal {

@@ -8,7 +8,7 @@ use crate::backend::{Attempt, Claim, Queue, Released, Renewal, Scope};
 use crate::error::Error;
 use crate::name::Resource;
 
-async fn renew(peer: &Peer, claims: &[Claim]) -> Vec<bool> {
+pub(super) async fn renew(peer: &Peer, claims: &[Claim]) -> Vec<bool> {
     let answers = sure(|| peer.backend.renew(claims)).await;
     answers.into_iter().map(|r| matches!(r, Renewal::Extended { .. })).collect()
 }

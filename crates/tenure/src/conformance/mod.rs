@@ -13,7 +13,10 @@
 //! ```
 
 mod claims;
+mod family;
 mod holds;
+mod lines;
+mod shared;
 mod waiting;
 
 use std::fmt;
@@ -146,6 +149,35 @@ properties! {
         a_hold_is_handed_over_with_a_larger_token
         a_missed_notification_is_made_up_for
         no_update_is_lost_among_clients;
+    shared:
+        readers_share_and_a_writer_is_alone
+        a_waiting_writer_stops_new_readers
+        a_writer_that_gives_up_lets_readers_in
+        a_dead_reader_ends_alone
+        a_writer_becomes_a_reader_under_the_same_token
+        a_read_release_fires_the_writers_signal
+        a_break_ends_all_readers
+        permits_never_exceed_the_number
+        a_lapsed_permit_comes_back
+        resizing_never_admits_above_the_new_number
+        a_permit_that_comes_back_fires_the_signal
+        a_break_takes_all_permits_back;
+    lines:
+        a_fair_line_is_served_in_order
+        a_release_wakes_the_first_in_line_alone
+        leaving_the_line_lets_the_next_one_in
+        the_dead_in_line_end_with_one_waiters_lease
+        a_latch_opens_at_zero
+        a_removed_latch_wakes_all;
+    family:
+        readers_of_one_process_hold_together
+        a_downgraded_hold_is_kept_alive_and_given_back
+        an_upgrade_is_refused_at_once
+        a_fair_lock_is_served_in_order_across_clients
+        a_cancelled_fair_wait_leaves_the_line
+        a_crowd_never_holds_more_than_the_permits
+        permits_are_kept_alive
+        a_latch_lets_all_go_on;
 }
 
 impl Subject {
@@ -267,6 +299,10 @@ impl Peer {
             tokens: 1,
             note: None,
         }
+    }
+
+    pub(crate) fn wants(&self, resource: &Resource, mode: Mode) -> Claim {
+        Claim { mode, ..self.claim(resource) }
     }
 
     /// Asks until there is an answer: unknown is neither yes nor no.

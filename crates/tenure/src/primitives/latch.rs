@@ -49,7 +49,7 @@ impl Latch {
             if count == 0 {
                 return Err(Error::config("a latch with a count of 0", "would be open from the beginning", "at least 1"));
             }
-            Ok(asked.ask(Mode::SetCount { of: count }, Patience::None).await?.is_some())
+            Ok(asked.ask(Mode::SetCount { of: count }, Patience::Endless).await?.is_some())
         }
     }
 
