@@ -172,6 +172,13 @@ impl Mode {
         self.holds() || matches!(self, Self::CountZero)
     }
 
+    /// Whether a place in line is a reason to refuse others: then each store keeps one, it must be kept alive, and a
+    /// release gives it up.
+    #[must_use]
+    pub const fn keeps_place(self) -> bool {
+        matches!(self, Self::Fair | Self::Write)
+    }
+
     /// Whether several owners may hold at the same time.
     #[must_use]
     pub const fn is_shared(self) -> bool {

@@ -73,6 +73,14 @@ impl ClientId {
     }
 }
 
+impl ClientId {
+    /// The random bits.
+    #[cfg(feature = "redis")]
+    pub(crate) fn bits(self) -> u128 {
+        self.0
+    }
+}
+
 impl fmt::Display for ClientId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let n = self.0;

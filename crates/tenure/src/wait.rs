@@ -196,7 +196,7 @@ impl Contender<'_> {
                     heard(turn.as_ref(), failures, None);
                     failures = 0;
                     self.busy = true;
-                    residue |= capabilities.queues && claim.queue == Queue::Allowed;
+                    residue |= (capabilities.queues || mode.keeps_place()) && claim.queue == Queue::Allowed;
                     if patience == Patience::None || !mode.waits() {
                         break Ok(None);
                     }

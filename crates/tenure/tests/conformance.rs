@@ -25,7 +25,7 @@ struct Store {
     check: fn(&Property, fn(Subject) -> Subject),
 }
 
-const STORES: [Store; 20] = [
+const STORES: [Store; 21] = [
     Store {
         name: "memory",
         covers: &["memory"],
@@ -36,6 +36,7 @@ const STORES: [Store; 20] = [
     Store { name: "redis", covers: &["redis"], needs: Needs::Redis, check: |p, with| on(p, &redis(""), with) },
     Store { name: "redis_plain", covers: &[], needs: Needs::Redis, check: |p, with| on(p, &redis("?layout=plain"), with) },
     Store { name: "redis_pubsub", covers: &[], needs: Needs::Redis, check: |p, with| on(p, &redis("?wake=pubsub"), with) },
+    Store { name: "redis_counter", covers: &[], needs: Needs::Redis, check: |p, with| on(p, &redis("?semaphore=counter"), with) },
     Store { name: "redis_unix", covers: &["redis+unix"], needs: Needs::Redis, check: |p, with| on(p, &redis_unix(), with) },
     Store { name: "redis_tls", covers: &["rediss"], needs: Needs::Openssl, check: |p, with| on(p, &redis_tls(), with) },
     Store { name: "redis_acl", covers: &[], needs: Needs::Redis, check: |p, with| on(p, &redis_acl("tenure", ""), with) },

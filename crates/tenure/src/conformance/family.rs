@@ -43,7 +43,7 @@ pub(super) async fn a_downgraded_hold_is_kept_alive_and_given_back(s: Subject) {
     tokio::time::sleep(s.lease() * 2).await;
     reader.check().expect("kept alive");
     reader.release().await.expect("given back");
-    there.write().await.expect("free again");
+    drop(there.write().await.expect("free again"));
 }
 
 pub(super) async fn an_upgrade_is_refused_at_once(s: Subject) {
@@ -95,7 +95,7 @@ pub(super) async fn a_cancelled_fair_wait_leaves_the_line(s: Subject) {
     s.eventually("out of it", || async { here.inspect().await.is_ok_and(|state| state.line.is_empty()) }).await;
     assert!(sure(|| there.lock_within(s.lease() / 10)).await.is_none());
     held.release().await.expect("released");
-    there.lock().await.expect("locked");
+    drop(there.lock().await.expect("locked"));
 }
 
 pub(super) async fn a_crowd_never_holds_more_than_the_permits(s: Subject) {
@@ -133,12 +133,13 @@ pub(super) async fn permits_are_kept_alive(s: Subject) {
     permit.check().expect("kept alive");
     let there = other.semaphore(s.name("a"), 2);
     assert!(sure(|| there.try_acquire()).await.is_none());
-    there.resize(3).await.expect("resized");
-    let third = sure(|| there.try_acquire()).await.expect("there are three now");
     assert!(matches!(there.acquire_many(4).await, Err(Error::Config { .. })));
+    match there.resize(3).await {
+        Ok(()) => drop(sure(|| there.try_acquire()).await.expect("there are three now")),
+        Err(e) => assert!(matches!(e, Error::Unsupported { .. }), "{e}"),
+    }
     drop(permit);
-    there.acquire_many(2).await.expect("given back");
-    drop(third);
+    drop(there.acquire_many(2).await.expect("given back"));
 }
 
 pub(super) async fn a_latch_lets_all_go_on(s: Subject) {

@@ -1,8 +1,9 @@
 //! Readers, writers and permits, below the engine.
 
 use super::claims::renew;
-use super::{Peer, Subject, sure};
+use super::{Peer, Subject, sure, sure_or_refused};
 use crate::backend::{Attempt, Claim, Mode, Queue, Released};
+use crate::error::Error;
 use crate::name::Resource;
 
 const READ: Mode = Mode::Read;
@@ -21,7 +22,7 @@ pub(super) async fn two(s: &Subject, mode: Mode) -> Option<(Peer, Peer)> {
         Mode::Permits { .. } => locker.semaphore("a", 1).acquire().await.map(drop),
         _ => locker.latch("a").wait().await,
     };
-    assert!(matches!(refused, Err(crate::Error::Unsupported { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Unsupported { .. })), "{refused:?}");
     None
 }
 
@@ -196,9 +197,16 @@ pub(super) async fn resizing_never_admits_above_the_new_number(s: Subject) {
     }
     let resize = async |of| {
         let claim = other.wants(&name, Mode::Resize { of });
-        assert!(matches!(other.ask(&claim).await, Attempt::Done { .. }));
+        match sure_or_refused(|| other.backend.acquire(&claim)).await {
+            Ok(answer) => assert!(matches!(answer, Attempt::Done { .. }), "{answer:?}"),
+            // A store may know no more than how many are free.
+            Err(e) => assert!(matches!(e, Error::Unsupported { .. }), "{e}"),
+        }
     };
     resize(1).await;
+    if one.state(&name).await.permits.is_some_and(|p| p.of == 3) {
+        return;
+    }
     let late = permits(&other, &name, 1, 3);
     for claim in &held {
         other.busy(&late).await;

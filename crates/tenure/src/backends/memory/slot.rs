@@ -61,7 +61,7 @@ impl Slot {
     pub(super) fn expire(&mut self, now: Instant) -> Wake {
         let before = self.line.len();
         self.holds.retain(|hold| hold.until > now);
-        self.line.retain(|waiter| waiter.until > now || !keeps_others_out(waiter.mode));
+        self.line.retain(|waiter| waiter.until > now || !waiter.mode.keeps_place());
         if self.line.len() == before { Wake::Nobody } else { Wake::Next }
     }
 
@@ -132,8 +132,8 @@ impl Slot {
         }
         // Those before this one, who may be dead, and this one's own place.
         let before = self.line.iter().take_while(|waiter| waiter.owner != claim.owner);
-        let lines = before.filter(|w| keeps_others_out(w.mode)).map(|waiter| waiter.until.since(now)).min();
-        let place = keeps_others_out(claim.mode).then(|| claim.place_lease() / 3);
+        let lines = before.filter(|w| w.mode.keeps_place()).map(|waiter| waiter.until.since(now)).min();
+        let place = claim.mode.keeps_place().then(|| claim.place_lease() / 3);
         let poll_within = [Some(ends), lines, place].into_iter().flatten().min().unwrap_or(ends);
         Attempt::Busy { poll_within, holder }
     }
@@ -164,7 +164,7 @@ impl Slot {
     pub(super) fn leave(&mut self, owner: OwnerId) -> Wake {
         let place = self.line.iter().position(|waiter| waiter.owner == owner);
         match place.map(|place| self.line.remove(place)) {
-            Some(waiter) if keeps_others_out(waiter.mode) => Wake::Next,
+            Some(waiter) if waiter.mode.keeps_place() => Wake::Next,
             _ => Wake::Nobody,
         }
     }
@@ -176,9 +176,4 @@ impl Slot {
         self.fence = Some(last);
         Ok((first, last))
     }
-}
-
-/// Whether a place in line is a reason to refuse others, and so must be kept alive.
-fn keeps_others_out(mode: Mode) -> bool {
-    matches!(mode, Mode::Fair | Mode::Write)
 }

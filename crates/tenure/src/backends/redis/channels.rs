@@ -13,21 +13,22 @@ use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind, RedisResult, Value, cmd};
 
 use super::fault::{Failure, NAME};
+use super::keys::is_place;
 use super::link::Link;
 use super::reply::text;
 use super::shared::Wake;
 use crate::error::{Error, Fault, Result};
-use crate::name::{OwnerId, Resource};
+use crate::name::OwnerId;
 
 /// A wait that lasts longer than this becomes visible to others through a subscription.
 const VISIBLE_AFTER: Duration = Duration::from_millis(500);
 
-/// The names to whose channels a connection is subscribed.
+/// What a connection is subscribed to.
 #[derive(Default)]
 pub(super) struct Channels {
     /// Which connection knows of them; zero: none.
     id: u64,
-    names: HashSet<String>,
+    channels: HashSet<String>,
     /// The connection for a shard's channels, while there are any.
     own: Option<MultiplexedConnection>,
 }
@@ -37,13 +38,19 @@ impl Link {
         let hub = &self.shared.hub;
         match push.kind {
             PushKind::Invalidate => match push.data.first() {
-                Some(Value::Array(keys)) => keys.iter().filter_map(text).for_each(|name| hub.fire(name)),
+                Some(Value::Array(keys)) => {
+                    let channels = keys.iter().filter_map(text).flat_map(|key| self.shared.layout.channels_of_key(key));
+                    channels.for_each(|channel| hub.fire(&channel));
+                }
                 // The whole database was emptied.
                 _ => hub.fire_all(),
             },
-            // With tracking the same release has been told already; a subscription there only makes us visible.
-            PushKind::Message | PushKind::SMessage if self.wake() == Some(Wake::PubSub) => {
-                self.names_of(push).iter().for_each(|name| hub.fire(name));
+            PushKind::Message | PushKind::SMessage => {
+                let channel = push.data.first().and_then(text);
+                // With tracking the same release has been told already; a subscription there only makes us visible, but for
+                // one who has a channel for itself.
+                let news = |channel: &&str| self.wake() == Some(Wake::PubSub) || is_place(channel);
+                channel.filter(news).into_iter().for_each(|channel| hub.fire(channel));
             }
             PushKind::Disconnection => {
                 self.discard(id);
@@ -54,23 +61,16 @@ impl Link {
         }
     }
 
-    /// The names that a push about a channel may speak of.
-    fn names_of<'a>(&self, push: &'a PushInfo) -> Vec<&'a str> {
-        let channel = push.data.first().and_then(text);
-        channel.and_then(|channel| self.shared.layout.names_of_channel(channel)).map(Vec::from).unwrap_or_default()
-    }
-
-    /// Subscribes to the channel of a name that somebody listens to. True if it was not before.
-    pub(super) async fn subscribe(&self, name: &Resource) -> Result<bool> {
+    /// Subscribes to a channel that somebody listens to. True if it was not before.
+    pub(super) async fn subscribe(&self, channel: &str) -> Result<bool> {
         let mut channels = self.channels.lock().await;
-        if !self.shared.hub.listens(name.as_str()) {
+        if !self.shared.hub.listens(channel) {
             return Ok(false);
         }
         let mut connection = self.connection_of(&mut channels).await?;
-        if channels.names.contains(name.as_str()) {
+        if channels.channels.contains(channel) {
             return Ok(false);
         }
-        let channel = self.shared.layout.channel(name);
         let answer = if self.is_sharded() {
             shard("SSUBSCRIBE", channel, &mut connection).await
         } else {
@@ -81,7 +81,7 @@ impl Link {
             *channels = Channels::default();
             return Err(Failure::of("subscribing", &e).error);
         }
-        channels.names.insert(name.as_str().to_owned());
+        channels.channels.insert(channel.to_owned());
         Ok(true)
     }
 
@@ -103,7 +103,7 @@ impl Link {
                 Ok::<(), ()>(())
             };
             let (connection, _) = self.dial(on_push).await?;
-            *channels = Channels { id, names: HashSet::new(), own: Some(connection.clone()) };
+            *channels = Channels { id, channels: HashSet::new(), own: Some(connection.clone()) };
             return Ok(connection);
         }
         let Some(live) = self.live().clone() else {
@@ -127,65 +127,66 @@ impl Link {
         self.shared.runtime.spawn(async move {
             let mut channels = link.channels.lock().await;
             let gone = match push.kind {
-                PushKind::SUnsubscribe => link.names_of(&push).iter().any(|name| channels.names.contains(*name)),
+                PushKind::SUnsubscribe => push.data.first().and_then(text).is_some_and(|c| channels.channels.contains(c)),
                 _ => true,
             };
-            // A name that we have left ourselves is not among them any more.
+            // One that we have left ourselves is not among them any more.
             if channels.id == id && gone {
                 let lost = std::mem::take(&mut *channels);
-                lost.names.iter().for_each(|name| link.shared.hub.fire(name));
+                lost.channels.iter().for_each(|channel| link.shared.hub.fire(channel));
             }
         });
     }
 
     /// Notes that an owner was told "busy" here and will wait; says how long it may do so before it asks again.
-    pub(super) fn waits(self: &Arc<Self>, name: &Resource, owner: OwnerId, wake: Wake) -> Duration {
+    pub(super) fn waits(self: &Arc<Self>, channel: &str, owner: OwnerId, wake: Wake) -> Duration {
         let soon = 2 * VISIBLE_AFTER;
         // Who does not listen has nothing that would forget it again.
-        if !self.shared.hub.listens(name.as_str()) {
+        if !self.shared.hub.listens(channel) {
             return soon;
         }
-        let lasts = self.shared.waits_since(name.as_str(), owner) >= VISIBLE_AFTER;
-        if !self.is_subscribed(name.as_str()) && (lasts || wake == Wake::PubSub) {
-            let (link, name) = (Arc::clone(self), name.clone());
+        let lasts = self.shared.waits_since(channel, owner) >= VISIBLE_AFTER;
+        let by_message = wake == Wake::PubSub || is_place(channel);
+        if !self.is_subscribed(channel) && (lasts || by_message) {
+            let (link, channel) = (Arc::clone(self), channel.to_owned());
             // Nobody needs to wait for this.
             self.shared.runtime.spawn(async move {
-                let subscribed = tokio::time::timeout(link.shared.timeout, link.subscribe(&name)).await;
-                if wake == Wake::PubSub && matches!(subscribed, Ok(Ok(true))) {
+                let subscribed = tokio::time::timeout(link.shared.timeout, link.subscribe(&channel)).await;
+                if by_message && matches!(subscribed, Ok(Ok(true))) {
                     // It was not listening here when it asked: the connection is new, or the name has moved to this server.
-                    link.shared.hub.fire(name.as_str());
+                    link.shared.hub.fire(&channel);
                 }
             });
         }
-        if lasts { 10 * VISIBLE_AFTER } else { soon }
+        if lasts || is_place(channel) { 10 * VISIBLE_AFTER } else { soon }
     }
 
-    fn is_subscribed(&self, name: &str) -> bool {
+    fn is_subscribed(&self, channel: &str) -> bool {
         let Ok(channels) = self.channels.try_lock() else { return false };
         let current = self.is_sharded() || self.live().as_ref().is_some_and(|live| live.id == channels.id);
-        current && channels.names.contains(name)
+        current && channels.channels.contains(channel)
     }
 
-    /// The last one who listened to a name has gone.
-    pub(super) fn stopped_listening(&self, name: &str) {
-        let might_be = self.channels.try_lock().map_or(true, |channels| channels.names.contains(name));
-        let (true, Some(link), Ok(name)) = (might_be, self.me.upgrade(), Resource::new(name)) else { return };
+    /// The last one who listened to a channel has gone.
+    pub(super) fn stopped_listening(&self, channel: &str) {
+        let might_be = self.channels.try_lock().map_or(true, |channels| channels.channels.contains(channel));
+        let (true, Some(link)) = (might_be, self.me.upgrade()) else { return };
+        let channel = channel.to_owned();
         self.shared.runtime.spawn(async move {
             let mut channels = link.channels.lock().await;
             // Somebody may have begun to listen again.
-            if link.shared.hub.listens(name.as_str()) || !channels.names.remove(name.as_str()) {
+            if link.shared.hub.listens(&channel) || !channels.channels.remove(&channel) {
                 return;
             }
-            let left = tokio::time::timeout(link.shared.timeout, link.leave(&mut channels, &name)).await;
+            let left = tokio::time::timeout(link.shared.timeout, link.leave(&mut channels, &channel)).await;
             if !matches!(left, Ok(Ok(()))) {
                 *channels = Channels::default();
             }
         });
     }
 
-    async fn leave(&self, channels: &mut Channels, name: &Resource) -> RedisResult<()> {
-        let channel = self.shared.layout.channel(name);
-        if channels.names.is_empty() {
+    async fn leave(&self, channels: &mut Channels, channel: &str) -> RedisResult<()> {
+        if channels.channels.is_empty() {
             channels.own = None;
         }
         if let Some(own) = &mut channels.own {
@@ -200,6 +201,6 @@ impl Link {
 }
 
 /// Subscribes to one channel of a shard or leaves it: answered by one push.
-async fn shard(verb: &str, channel: String, connection: &mut MultiplexedConnection) -> RedisResult<()> {
+async fn shard(verb: &str, channel: &str, connection: &mut MultiplexedConnection) -> RedisResult<()> {
     cmd(verb).arg(channel).query_async::<Value>(connection).await.map(drop)
 }

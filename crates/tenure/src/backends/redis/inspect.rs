@@ -1,5 +1,6 @@
 //! Who holds what.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,53 +14,146 @@ use super::keys::{self, Layout};
 use super::link::Link;
 use super::question::Question;
 use super::reply::{array, int, text, token_of, unexpected};
-use crate::backend::{Holder, Mode, State};
+use crate::backend::{Broken, Holder, Mode, Permits, State};
 use crate::error::{Error, Fault, Result};
 use crate::name::{OwnerId, Resource, Token};
 
-impl Redis {
-    pub(super) async fn state(&self, name: &Resource) -> Result<State> {
-        let slot = self.router.slot(name)?;
-        let keys = [name.as_str(), &self.layout.token(name), &keys::note(name)];
-        let mut subscribers = cmd("PUBSUB");
-        let sharded = self.router.shared.sharded.load(Ordering::Relaxed);
-        subscribers.arg(if sharded { "SHARDNUMSUB" } else { "NUMSUB" }).arg(self.layout.channel(name));
-        let (answer, waiting) = tokio::join!(
-            self.eval("inspecting", slot, &self.scripts.inspect, &keys, &[]),
-            self.router.ask("counting subscribers", slot, Question::Command(&subscribers))
-        );
-        let answer = array(answer?.value, "inspecting")?;
-        let [left, token, note, holders @ ..] = &*answer else { return Err(unexpected("inspecting")) };
-        let fence = token_of(token);
-        let holders = self.holders(left, fence, note, holders).await;
-        // Only subscribed processes are seen, and a server may not tell.
-        let waiting = waiting.ok().and_then(|answer| match answer.value {
-            Value::Array(pair) => pair.get(1).and_then(int).and_then(|n| u32::try_from(n).ok()),
-            Value::Map(pairs) => pairs.first().and_then(|(_, n)| int(n)).and_then(|n| u32::try_from(n).ok()),
-            _ => None,
-        });
-        Ok(State { holders, waiting, fence, ..State::free(name.clone()) })
+/// A holder as a script tells of it.
+struct Told<'a> {
+    owner: &'a str,
+    left: &'a Value,
+    how: &'a str,
+    /// Only those who share a name have one of their own here.
+    token: Option<Token>,
+    note: Option<&'a str>,
+}
+
+impl<'a> Told<'a> {
+    fn read(value: &'a Value) -> Option<Self> {
+        let Value::Array(items) = value else { return None };
+        let [owner, left, how, note] = &**items else { return None };
+        let (token, note) = text(note).and_then(|note| note.split_once(' ')).unzip();
+        let note = note.filter(|note| !note.is_empty());
+        Some(Self { owner: text(owner)?, left, how: text(how)?, token: token.and_then(|t| t.parse().ok()), note })
     }
 
-    pub(super) async fn holders(&self, left: &Value, token: Option<Token>, note: &Value, holders: &[Value]) -> Vec<Holder> {
-        let expires_in = int(left).and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
+    fn expires_in(&self) -> Option<Duration> {
+        int(self.left).and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis)
+    }
+}
+
+impl Redis {
+    fn described(&self, name: &Resource) -> Vec<String> {
+        let mut keys = vec![name.as_str().to_owned(), self.layout.token(name), keys::note(name)];
+        if self.layout == Layout::Redisson {
+            let [line, ..] = keys::line(name);
+            keys.extend([keys::notes(name), line, keys::held_permits(name, self.counters)]);
+        }
+        keys
+    }
+
+    pub(super) async fn state(&self, name: &Resource) -> Result<State> {
+        let slot = self.router.slot(name)?;
+        let keys = self.described(name);
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let mut subscribers = cmd("PUBSUB");
+        let sharded = self.router.shared.sharded.load(Ordering::Relaxed);
+        subscribers.arg(if sharded { "SHARDNUMSUB" } else { "NUMSUB" });
+        // In a cluster the channel of a latch may be at another server.
+        let channels = self.layout.channels_of_key(name.as_str());
+        subscribers.arg(channels.iter().filter(|c| self.router.slot_of_key(c) == slot).collect::<Vec<_>>());
+        let shares = keys::shares(name);
+        let args = [&*shares];
+        let (answer, subscribed) = tokio::join!(
+            self.eval("inspecting", slot, &self.scripts.inspect, &keys, &args),
+            self.router.ask("counting subscribers", slot, Question::Command(&subscribers))
+        );
+        let mut state = self.read(name, &answer?.value).await?;
+        // Only subscribed processes are seen, and a server may not tell.
+        let subscribed = subscribed.ok().and_then(|answer| {
+            let counts: Option<Vec<i64>> = match answer.value {
+                Value::Array(pairs) => pairs.chunks_exact(2).map(|pair| int(&pair[1])).collect(),
+                Value::Map(pairs) => pairs.iter().map(|(_, n)| int(n)).collect(),
+                _ => None,
+            };
+            counts.and_then(|counts| u32::try_from(counts.iter().sum::<i64>()).ok())
+        });
+        let in_line = u32::try_from(state.line.len()).unwrap_or(u32::MAX);
+        state.waiting = subscribed.map(|n| n.saturating_add(in_line));
+        Ok(state)
+    }
+
+    /// Reads what a script says of a name.
+    async fn read(&self, name: &Resource, answer: &Value) -> Result<State> {
+        let strange = || unexpected("inspecting");
+        let Value::Array(items) = answer else { return Err(strange()) };
+        let [_, token, note, Value::Array(line), free, count, Value::Array(told)] = &**items else { return Err(strange()) };
+        let fence = token_of(token);
+        let told: Vec<Told<'_>> = told.iter().filter_map(Told::read).collect();
         let note = text(note).and_then(|n| n.split_once(' '));
-        join_all(holders.iter().filter_map(text).map(|owner| async move {
-            let about = self.about(owner).await;
-            // Whoever has no record here (Java, for one) has not taken its lock under the token that stands there.
-            let token = about.as_ref().and(token);
-            let since = token.and_then(|t| UNIX_EPOCH.checked_add(Duration::from_micros(t.get())));
-            let own_note = note.filter(|(whose, _)| *whose == owner).map(|(_, note)| note.to_owned());
-            Holder {
-                owner: owner.to_owned(),
-                mode: Mode::Exclusive,
-                token,
-                since: since.filter(|s| *s <= SystemTime::now() + Duration::from_secs(3600)),
-                expires_in,
-                note: own_note.or(about),
-            }
+        let taken: i64 = told.iter().filter(|t| t.how == "permit").map(|_| 1).sum();
+        let holders = if int(free).is_some() { self.permit_holders(&told).await } else { self.holders(&told, fence, note).await };
+        Ok(State {
+            resource: name.clone(),
+            holders,
+            waiting: None,
+            line: line.iter().filter_map(text).map(str::to_owned).collect(),
+            permits: int(free).map(|free| Permits { of: free + taken, free }),
+            count: int(count).and_then(|n| u64::try_from(n).ok()),
+            fence,
+        })
+    }
+
+    async fn holders(&self, told: &[Told<'_>], token: Option<Token>, note: Option<(&str, &str)>) -> Vec<Holder> {
+        join_all(told.iter().map(|told| async move {
+            let own_note = note.filter(|(whose, _)| *whose == told.owner).map(|(_, note)| note);
+            let mode = match told.how {
+                "read" => Mode::Read,
+                "write" => Mode::Write,
+                _ => Mode::Exclusive,
+            };
+            self.holder(told.owner, mode, told.token.or(token), told.expires_in(), told.note.or(own_note)).await
         }))
         .await
+    }
+
+    /// Those who hold permits: ours by their owners, others by the ids of theirs.
+    async fn permit_holders(&self, told: &[Told<'_>]) -> Vec<Holder> {
+        let mut ids: HashMap<&str, &Told<'_>> = told.iter().filter(|t| t.how == "permit").map(|t| (t.owner, t)).collect();
+        let mut holders = Vec::new();
+        for owner in told.iter().filter(|t| t.how == "owner") {
+            let Ok(id) = owner.owner.parse::<OwnerId>() else { continue };
+            let own: Vec<_> = keys::permit_ids(id, u32::from(u16::MAX)).map_while(|id| ids.remove(&*id)).collect();
+            let (Some(first), Ok(take)) = (own.first(), u32::try_from(own.len())) else { continue };
+            let mode = Mode::Permits { take, of: 0 };
+            holders.push(self.holder(owner.owner, mode, owner.token, first.expires_in(), owner.note).await);
+        }
+        for (id, told) in ids {
+            holders.push(self.holder(id, Mode::Permits { take: 1, of: 0 }, None, told.expires_in(), None).await);
+        }
+        holders
+    }
+
+    async fn holder(
+        &self,
+        owner: &str,
+        mode: Mode,
+        token: Option<Token>,
+        expires_in: Option<Duration>,
+        note: Option<&str>,
+    ) -> Holder {
+        let about = self.about(owner).await;
+        // Whoever has no record here (Java, for one) has not taken its lock under the token that stands there.
+        let token = about.as_ref().and(token);
+        let since = token.and_then(|t| UNIX_EPOCH.checked_add(Duration::from_micros(t.get())));
+        Holder {
+            owner: owner.to_owned(),
+            mode,
+            token,
+            since: since.filter(|s| *s <= SystemTime::now() + Duration::from_secs(3600)),
+            expires_in,
+            note: note.map(str::to_owned).or(about),
+        }
     }
 
     /// What the client of an owner said of itself.
@@ -74,22 +168,48 @@ impl Redis {
         text(&answer.ok()?.value).map(str::to_owned)
     }
 
+    pub(super) async fn break_all(&self, name: &Resource) -> Result<Option<Broken>> {
+        let slot = self.router.slot(name)?;
+        let keys = self.described(name);
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let (channels, shares) = (self.layout.channels_of_key(name.as_str()), keys::shares(name));
+        let mut args = vec![&*shares, &*self.token_idle, self.publish()];
+        args.extend(channels.iter().map(String::as_str));
+        if self.layout == Layout::Plain {
+            args = vec![&*channels[0], &*self.token_idle, self.publish()];
+        }
+        let answer = self.eval("breaking", slot, &self.scripts.break_hold, &keys, &args).await?.value;
+        if answer == Value::Nil {
+            return Ok(None);
+        }
+        let answer = array(answer, "breaking")?;
+        let [fence, was] = &*answer else { return Err(unexpected("breaking")) };
+        let fence = token_of(fence).ok_or_else(|| unexpected("breaking"))?;
+        Ok(Some(Broken { holders: self.read(name, was).await?.holders, fence }))
+    }
+
     /// The names of held locks under a prefix: those that look like one. There is no index; this reads all key names.
     pub(super) async fn names(&self, prefix: &str) -> Result<Vec<Resource>> {
-        let (pattern, kind) = match self.layout {
-            Layout::Redisson => (keys::glob(prefix), "hash"),
+        let token = self.layout.token_prefix();
+        let read: &[(String, &str)] = match self.layout {
+            // Whoever holds permits is in a set of its own; a number alone could be anything.
+            Layout::Redisson => &[(keys::glob(prefix), "hash"), ("*".to_owned(), "zset")],
             // Any string could be a plain lock: only those with a token of ours are listed.
-            Layout::Plain => (keys::glob(&format!("{}:", self.layout.token_prefix())), "string"),
+            Layout::Plain => &[(keys::glob(&format!("{token}:")), "string")],
         };
         let mut names = Vec::new();
         for link in self.router.masters().await? {
-            for key in self.scan(&link, &pattern, kind).await? {
-                let name = match self.layout {
-                    Layout::Redisson => Some(&*key),
-                    Layout::Plain => keys::unprefixed(self.layout.token_prefix(), &key).filter(|n| n.starts_with(prefix)),
-                };
-                // What cannot be a lock here is none.
-                names.extend(name.and_then(|n| Resource::new(n).ok()).filter(|n| self.router.slot(n).is_ok()));
+            for (pattern, kind) in read {
+                for key in self.scan(&link, pattern, kind).await? {
+                    let name = match (self.layout, *kind) {
+                        (Layout::Plain, _) => keys::unprefixed(token, &key),
+                        (_, "zset") => keys::name_of_permits(&key, self.counters),
+                        _ => Some(&*key),
+                    };
+                    // What cannot be a lock here is none.
+                    let name = name.filter(|n| n.starts_with(prefix)).and_then(|n| Resource::new(n).ok());
+                    names.extend(name.filter(|n| self.router.slot(n).is_ok()));
+                }
             }
         }
         names.sort();
@@ -124,8 +244,9 @@ impl Redis {
     }
 
     pub(super) fn is_lock(&self, state: &State) -> bool {
+        let known = |h: &Holder| matches!(h.mode, Mode::Permits { .. }) || h.owner.parse::<OwnerId>().is_ok();
         !state.holders.is_empty()
             && state.holders.iter().all(|h| h.expires_in.is_some())
-            && (self.layout == Layout::Plain || state.holders.iter().all(|h| h.owner.parse::<OwnerId>().is_ok()))
+            && (self.layout == Layout::Plain || state.holders.iter().all(known))
     }
 }

@@ -23,6 +23,7 @@ mod sentinel;
 mod shared;
 mod slots;
 mod url;
+mod wire;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -45,8 +46,10 @@ use self::reply::{array, is_redisson_field, text, token_of, unexpected};
 use self::route::Router;
 use self::scripts::{Scripts, Source};
 use self::shared::{Wake, lock};
+use self::wire::{Call, Renews};
 use crate::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Client, Modes, Queue, Reach, Released, Renewal, Safety, Scope, State, Survival,
+    Attempt, Backend, Broken, Capabilities, Claim, Client, Mode, Modes, Queue, Reach, Released, Renewal, Safety, Scope, State,
+    Survival,
 };
 use crate::clock::{Clock, Instant};
 use crate::error::{Error, Fault, Result};
@@ -63,6 +66,8 @@ struct Redis {
     scripts: &'static Scripts,
     /// In milliseconds; zero: for ever.
     token_idle: String,
+    /// Whether semaphores are Redisson's plain counters.
+    counters: bool,
     /// Who else must have a grant before it counts.
     sync: Option<Sync>,
     fails_over: bool,
@@ -112,29 +117,52 @@ impl Redis {
         self.router.ask(doing, slot, Question::Script { source, keys, args }).await
     }
 
+    async fn ask_for_lock(&self, slot: u16, claim: &Claim) -> Result<Answer> {
+        let name = &claim.resource;
+        let (token, note) = (self.layout.token(name), keys::note(name));
+        let (owner, lease, tokens) = (claim.owner.to_string(), claim.lease_millis().to_string(), claim.tokens.to_string());
+        let keys = [name.as_str(), &token, &note];
+        let args = [&*owner, &*lease, &*tokens, &*self.token_idle, claim.note.as_deref().unwrap_or_default()];
+        let without_note = usize::from(claim.note.is_none());
+        let (keys, args) = (&keys[..3 - without_note], &args[..5 - without_note]);
+        self.recorded(claim.lease, self.eval("acquiring", slot, &self.scripts.acquire, keys, args)).await
+    }
+
+    async fn call(&self, doing: &str, slot: u16, call: &Call) -> Result<Answer> {
+        let keys: Vec<&str> = call.keys.iter().map(String::as_str).collect();
+        let args: Vec<&str> = call.args.iter().map(String::as_str).collect();
+        self.eval(doing, slot, call.source, &keys, &args).await
+    }
+
     /// The command that tells those who listen.
     fn publish(&self) -> &'static str {
         if self.router.shared.sharded.load(Ordering::Relaxed) { "SPUBLISH" } else { "PUBLISH" }
     }
 
     /// Wakes those of this process who wait: the server does not tell us of our own writes.
-    fn wake(&self, name: &Resource) {
-        self.router.shared.hub.fire(name.as_str());
+    fn wake(&self, claim: &Claim) {
+        self.router.shared.hub.fire(&self.layout.channel_of(claim));
     }
 
     /// Ends a hold and tells all but this process.
     async fn give_back(&self, claim: &Claim) -> Result<Released> {
         let name = &claim.resource;
-        let note = keys::note(name);
-        let keys = [name.as_str(), &note];
-        let keys = &keys[..2 - usize::from(claim.note.is_none())];
-        let (owner, channel) = (claim.owner.to_string(), self.layout.channel(name));
-        let args = [&*owner, &*channel, self.publish()];
-        match self.eval("releasing", self.router.slot(name)?, &self.scripts.release, keys, &args).await?.value {
+        let slot = self.router.slot(name)?;
+        let answer = if claim.mode == Mode::Exclusive {
+            let note = keys::note(name);
+            let keys = [name.as_str(), &note];
+            let keys = &keys[..2 - usize::from(claim.note.is_none())];
+            let (owner, channel) = (claim.owner.to_string(), self.layout.channel(name));
+            let args = [&*owner, &*channel, self.publish()];
+            self.eval("releasing", slot, &self.scripts.release, keys, &args).await?
+        } else {
+            self.call("releasing", slot, &self.to_release(claim)).await?
+        };
+        match answer.value {
             Value::Int(0) => Ok(Released::NotHeld),
             Value::Int(told) => {
                 if told == 2 {
-                    warn!(?name, channel, "released, but this user may not publish: clients that listen are not woken");
+                    warn!(?name, "released, but this user may not publish: clients that listen are not woken");
                 }
                 Ok(Released::Yes)
             }
@@ -143,28 +171,11 @@ impl Redis {
     }
 
     /// Extends holds whose names are in one slot.
-    async fn renew_slot(&self, slot: u16, claims: &[&Claim]) -> Result<Vec<Renewal>> {
-        let notes: Vec<String> = claims.iter().map(|c| keys::note(&c.resource)).collect();
-        let owners: Vec<[String; 2]> = claims.iter().map(|c| [c.owner.to_string(), c.lease_millis().to_string()]).collect();
-        let mut keys = Vec::with_capacity(claims.len());
-        let mut args = Vec::with_capacity(3 * claims.len());
-        for ((claim, note), [owner, lease]) in claims.iter().zip(&notes).zip(&owners) {
-            keys.push(claim.resource.as_str());
-            args.extend([&**owner, &**lease, if claim.note.is_some() { "1" } else { "0" }]);
-            if claim.note.is_some() {
-                keys.push(note);
-            }
-        }
-        let answer = match self.eval("renewing", slot, &self.scripts.renew, &keys, &args).await {
-            // While a slot moves, its keys are at two servers; each by itself is found. A note may wait for the next time.
-            Err(e) if e.fault() == Some(Fault::Moving) && keys.len() > 1 => {
-                let alone = join_all(claims.iter().map(async |claim| {
-                    let bare = Claim { note: None, ..(*claim).clone() };
-                    Box::pin(self.renew_slot(slot, &[&bare])).await
-                }));
-                return alone.await.into_iter().collect::<Result<Vec<_>>>().map(|all| all.concat());
-            }
-            answer => answer?,
+    async fn renew_slot(&self, slot: u16, kind: Renews, claims: &[&Claim]) -> Result<Vec<Renewal>> {
+        let answer = match kind {
+            Renews::Locks => self.renew_locks(slot, claims).await?,
+            Renews::Shares => self.call("renewing", slot, &Self::to_renew_shares(claims)).await?,
+            Renews::Permits => self.call("renewing", slot, &self.to_renew_permits(claims)).await?,
         };
         if let Some(sync) = self.sync {
             answer.synced("renewing", sync).await?;
@@ -176,6 +187,30 @@ impl Redis {
         let answers = array(answer.value, "renewing")?;
         Ok(answers.iter().zip(claims).map(renewal).collect())
     }
+
+    async fn renew_locks(&self, slot: u16, claims: &[&Claim]) -> Result<Answer> {
+        let notes: Vec<String> = claims.iter().map(|c| keys::note(&c.resource)).collect();
+        let owners: Vec<[String; 2]> = claims.iter().map(|c| [c.owner.to_string(), c.lease_millis().to_string()]).collect();
+        let mut keys = Vec::with_capacity(claims.len());
+        let mut args = Vec::with_capacity(3 * claims.len());
+        for ((claim, note), [owner, lease]) in claims.iter().zip(&notes).zip(&owners) {
+            keys.push(claim.resource.as_str());
+            args.extend([&**owner, &**lease, if claim.note.is_some() { "1" } else { "0" }]);
+            if claim.note.is_some() {
+                keys.push(note);
+            }
+        }
+        self.eval("renewing", slot, &self.scripts.renew, &keys, &args).await
+    }
+
+    /// While a slot moves, its keys are at two servers; each by itself is found. A note may wait for the next time.
+    async fn renew_one_by_one(&self, slot: u16, claims: &[&Claim]) -> Result<Vec<Renewal>> {
+        let alone = join_all(claims.iter().map(async |claim| {
+            let bare = Claim { note: None, ..(*claim).clone() };
+            self.renew_slot(slot, Renews::Locks, &[&bare]).await
+        }));
+        alone.await.into_iter().collect::<Result<Vec<_>>>().map(|all| all.concat())
+    }
 }
 
 #[async_trait]
@@ -184,7 +219,7 @@ impl Backend for Redis {
         Capabilities {
             backend: NAME,
             reach: Reach::Network,
-            modes: Modes::EXCLUSIVE,
+            modes: if self.layout == Layout::Redisson { Modes::ALL } else { Modes::EXCLUSIVE },
             token_blocks: true,
             queues: false,
             watch_first: self.wake == Wake::Tracking,
@@ -207,43 +242,59 @@ impl Backend for Redis {
 
     async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
         let name = &claim.resource;
-        let (token, note) = (self.layout.token(name), keys::note(name));
-        let (owner, lease, tokens) = (claim.owner.to_string(), claim.lease_millis().to_string(), claim.tokens.to_string());
-        let keys = [name.as_str(), &token, &note];
-        let args = [&*owner, &*lease, &*tokens, &*self.token_idle, claim.note.as_deref().unwrap_or_default()];
-        let without_note = usize::from(claim.note.is_none());
-        let (keys, args) = (&keys[..3 - without_note], &args[..5 - without_note]);
-        let ask = self.eval("acquiring", self.router.slot(name)?, &self.scripts.acquire, keys, args);
-        let answer = self.recorded(claim.lease, ask).await?;
+        if !self.capabilities().modes.carry(claim.mode) {
+            return Err(Error::Unsupported { backend: NAME, what: format!("{} with layout=plain", claim.mode) });
+        }
+        let slot = self.router.slot(name)?;
+        let answer = if claim.mode == Mode::Exclusive {
+            self.ask_for_lock(slot, claim).await?
+        } else {
+            let call = self.to_acquire(claim)?;
+            self.recorded(claim.lease, self.call("acquiring", slot, &call)).await?
+        };
         let Value::Array(items) = &answer.value else { return Err(unexpected("acquiring")) };
+        if let ([Value::Int(1 | 2), ..], Some(sync)) = (&**items, self.sync)
+            && let Err(e) = answer.synced("acquiring", sync).await
+        {
+            // Nobody may rely on it, so nobody shall have it. If this does not arrive either, the engine repeats it.
+            if claim.mode.holds() {
+                drop(self.give_back(claim).await);
+            }
+            return Err(e);
+        }
         match &**items {
-            [Value::Int(1), top] => {
-                if let Some(sync) = self.sync
-                    && let Err(e) = answer.synced("acquiring", sync).await
-                {
-                    // Nobody may rely on it, so nobody shall have it. If this does not arrive either, the engine repeats it.
-                    drop(self.give_back(claim).await);
-                    return Err(e);
+            [Value::Int(1), top, changed @ ..] => {
+                if !changed.is_empty() {
+                    self.wake(claim);
                 }
                 let top = token_of(top).ok_or_else(|| unexpected("acquiring"))?;
                 let first = top.get().checked_sub(u64::from(claim.tokens) - 1).ok_or_else(|| unexpected("acquiring"))?;
                 Ok(Attempt::Granted { token: Token::new(first), valid_for: claim.lease })
             }
-            [Value::Int(0), Value::Int(left), holder] => {
-                let holder = text(holder).map(str::to_owned);
+            [Value::Int(2), Value::Int(left)] => {
+                if claim.mode != Mode::CountZero {
+                    self.wake(claim);
+                }
+                Ok(Attempt::Done { left: u64::try_from(*left).unwrap_or(0) })
+            }
+            [Value::Int(0), Value::Int(left), holder @ ..] => {
+                let holder = holder.first().and_then(text);
                 let foreign = |what: &str| Error::backend(NAME, format!("acquiring {name:?}"), Fault::ForeignFormat, what);
                 let Ok(left) = u64::try_from(*left) else { return Err(foreign("the key has no expiry and is not a lock")) };
-                if self.layout == Layout::Redisson && !holder.as_deref().is_some_and(is_redisson_field) {
+                let must_have_holder = self.layout == Layout::Redisson && claim.mode == Mode::Exclusive;
+                if self.layout == Layout::Redisson && !holder.map_or(!must_have_holder, is_redisson_field) {
                     return Err(foreign("the key is a hash, but its fields are not owners of a lock"));
                 }
                 let mut poll_within = Duration::from_millis(left + 1);
                 if claim.queue == Queue::Allowed {
-                    poll_within = poll_within.min(answer.link.waits(name, claim.owner, answer.wake()));
+                    let channel = self.layout.channel_of(claim);
+                    poll_within = poll_within.min(answer.link.waits(&channel, claim.owner, answer.wake()));
                     if answer.wake() == Wake::PubSub && self.layout == Layout::Plain {
                         // Other libraries of this layout publish nothing.
                         poll_within = poll_within.min(Duration::from_millis(200));
                     }
                 }
+                let holder = holder.filter(|holder| *holder != "mode").map(str::to_owned);
                 Ok(Attempt::Busy { poll_within, holder })
             }
             _ => Err(unexpected("acquiring")),
@@ -251,14 +302,22 @@ impl Backend for Redis {
     }
 
     async fn renew(&self, claims: &[Claim]) -> Result<Vec<Renewal>> {
-        let mut slots = BTreeMap::<u16, Vec<(usize, &Claim)>>::new();
+        let mut slots = BTreeMap::<(u16, Renews), Vec<(usize, &Claim)>>::new();
         for (i, claim) in claims.iter().enumerate() {
-            slots.entry(self.router.slot(&claim.resource)?).or_default().push((i, claim));
+            let group = (self.router.slot(&claim.resource)?, Renews::of(claim.mode));
+            slots.entry(group).or_default().push((i, claim));
         }
         let longest = claims.iter().map(|c| c.lease).max().unwrap_or_default();
-        let ask = join_all(slots.into_iter().map(async |(slot, claims)| {
+        let ask = join_all(slots.into_iter().map(async |((slot, kind), claims)| {
             let (places, claims): (Vec<usize>, Vec<&Claim>) = claims.into_iter().unzip();
-            Ok(places.into_iter().zip(self.renew_slot(slot, &claims).await?).collect())
+            let several = claims.len() > 1 || claims.iter().any(|claim| claim.note.is_some());
+            let renewed = match self.renew_slot(slot, kind, &claims).await {
+                Err(e) if e.fault() == Some(Fault::Moving) && kind == Renews::Locks && several => {
+                    self.renew_one_by_one(slot, &claims).await?
+                }
+                renewed => renewed?,
+            };
+            Ok(places.into_iter().zip(renewed).collect())
         }));
         let answers = self.recorded(longest, ask).await;
         let mut answers: Vec<(usize, Renewal)> = answers.into_iter().collect::<Result<Vec<Vec<_>>>>()?.concat();
@@ -267,15 +326,19 @@ impl Backend for Redis {
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
+        if !claim.mode.holds() {
+            return Ok(Released::NotHeld);
+        }
         let released = self.give_back(claim).await?;
-        if released == Released::Yes {
-            self.wake(&claim.resource);
+        // Those who share may have waited for a writer that only stood in line.
+        if released == Released::Yes || claim.mode == Mode::Write {
+            self.wake(claim);
         }
         Ok(released)
     }
 
     async fn watch(&self, claim: &Claim) -> Result<Signal> {
-        self.router.listen(&claim.resource).await
+        self.router.listen(&claim.resource, &self.layout.channel_of(claim)).await
     }
 
     async fn inspect(&self, scope: Scope<'_>) -> Result<Vec<State>> {
@@ -294,17 +357,12 @@ impl Backend for Redis {
     }
 
     async fn break_hold(&self, name: &Resource) -> Result<Option<Broken>> {
-        let keys = [name.as_str(), &self.layout.token(name), &keys::note(name)];
-        let args = [&*self.layout.channel(name), &*self.token_idle, self.publish()];
-        let answer = self.eval("breaking", self.router.slot(name)?, &self.scripts.break_hold, &keys, &args).await?.value;
-        if answer == Value::Nil {
-            return Ok(None);
+        let broken = self.break_all(name).await?;
+        if broken.is_some() {
+            let channels = self.layout.channels_of_key(name.as_str());
+            channels.iter().for_each(|channel| self.router.shared.hub.fire(channel));
         }
-        let answer = array(answer, "breaking")?;
-        let [fence, left, old, note, holders @ ..] = &*answer else { return Err(unexpected("breaking")) };
-        let fence = token_of(fence).ok_or_else(|| unexpected("breaking"))?;
-        self.wake(name);
-        Ok(Some(Broken { holders: self.holders(left, token_of(old), note, holders).await, fence }))
+        Ok(broken)
     }
 
     async fn close(&self) -> Result<()> {

@@ -40,6 +40,7 @@ pub(crate) fn open(address: connect::Address, context: Context) -> BoxFuture<'st
         let token_idle = token_idle(&mut options)?.as_millis().to_string();
         let wakes = [("auto", None), ("tracking", Some(Wake::Tracking)), ("pubsub", Some(Wake::PubSub))];
         let wanted = options.one_of("wake", &wakes)?.flatten();
+        let counters = options.one_of("semaphore", &[("expiring", false), ("counter", true)])?.unwrap_or(false);
         let sync = sync(&mut options, context.timeout)?;
         let shared = Shared::new(context.timeout, layout, wanted);
         let fails_over = scheme.contains("sentinel") || scheme.contains("cluster");
@@ -49,7 +50,8 @@ pub(crate) fn open(address: connect::Address, context: Context) -> BoxFuture<'st
         let scripts = Scripts::of(layout);
         let record = Mutex::new((Instant::from_nanos(1), 0));
         let Context { client, clock, timeout } = context;
-        let redis = Redis { router, layout, scripts, token_idle, sync, fails_over, client, clock, timeout, record, wake };
+        let redis =
+            Redis { router, layout, scripts, token_idle, counters, sync, fails_over, client, clock, timeout, record, wake };
         Ok(Arc::new(redis) as Arc<dyn Backend>)
     })
 }

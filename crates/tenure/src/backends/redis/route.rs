@@ -199,15 +199,15 @@ impl Router {
         }
     }
 
-    /// Listens for changes of a name, and for the return of a server that is away: without a connection there is nothing to
+    /// Listens for what concerns a name, and for the return of a server that is away: without a connection there is nothing to
     /// subscribe to, but the busy answer over the next one will see to that.
-    pub(super) async fn listen(&self, name: &Resource) -> Result<Signal> {
+    pub(super) async fn listen(&self, name: &Resource, channel: &str) -> Result<Signal> {
         let slot = self.slot(name)?;
-        let (signal, _) = self.shared.hub.listen(name.as_str());
+        let (signal, _) = self.shared.hub.listen(channel);
         if let Ok(link) = self.route.link(slot).await
             && link.wake() == Some(Wake::PubSub)
         {
-            link.subscribe(name).await?;
+            link.subscribe(channel).await?;
         }
         Ok(signal)
     }

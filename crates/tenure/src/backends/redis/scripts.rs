@@ -10,8 +10,14 @@ const TOKEN: &str = include_str!("scripts/token.lua");
 const TELL: &str = include_str!("scripts/tell.lua");
 const REDISSON: &str = include_str!("scripts/layout_redisson.lua");
 const PLAIN: &str = include_str!("scripts/layout_plain.lua");
+const NOW: &str = include_str!("scripts/now.lua");
+const LINE: &str = include_str!("scripts/line.lua");
+const NOTES: &str = include_str!("scripts/notes.lua");
+const RW: &str = include_str!("scripts/rw.lua");
+const PERMITS: &str = include_str!("scripts/permits.lua");
+const DESCRIBE: &str = include_str!("scripts/describe.lua");
 
-/// One script per verb.
+/// One script per verb of an exclusive lock; of all modes where a verb does not know which one it meets.
 #[derive(Debug)]
 pub(crate) struct Scripts {
     pub(crate) acquire: Source,
@@ -52,8 +58,17 @@ impl Scripts {
         }
     }
 
+    fn redisson() -> Self {
+        let all = [NOW, RW, PERMITS, DESCRIBE].concat();
+        Self {
+            inspect: Source::new(&[&all, include_str!("scripts/inspect_family.lua")]),
+            break_hold: Source::new(&[TOKEN, TELL, REDISSON, &all, include_str!("scripts/break_family.lua")]),
+            ..Self::new(REDISSON)
+        }
+    }
+
     pub(crate) fn of(layout: Layout) -> &'static Self {
-        static REDISSON_SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts::new(REDISSON));
+        static REDISSON_SCRIPTS: LazyLock<Scripts> = LazyLock::new(Scripts::redisson);
         static PLAIN_SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts::new(PLAIN));
         match layout {
             Layout::Redisson => &REDISSON_SCRIPTS,
@@ -61,3 +76,34 @@ impl Scripts {
         }
     }
 }
+
+/// The scripts of the other modes, in Redisson's layout.
+#[derive(Debug)]
+pub(crate) struct Family {
+    pub(crate) fair_acquire: Source,
+    pub(crate) fair_release: Source,
+    pub(crate) rw_acquire: Source,
+    pub(crate) rw_renew: Source,
+    pub(crate) rw_release: Source,
+    pub(crate) permits_acquire: Source,
+    pub(crate) permits_renew: Source,
+    pub(crate) permits_release: Source,
+    pub(crate) permits_resize: Source,
+    pub(crate) latch: Source,
+}
+
+pub(crate) static FAMILY: LazyLock<Family> = LazyLock::new(|| {
+    let script = |parts: &[&str], verb| Source::new(&[&parts.concat(), verb]);
+    Family {
+        fair_acquire: script(&[NOW, TOKEN, TELL, REDISSON, LINE], include_str!("scripts/fair_acquire.lua")),
+        fair_release: script(&[NOW, TELL, REDISSON, LINE], include_str!("scripts/fair_release.lua")),
+        rw_acquire: script(&[NOW, TOKEN, TELL, REDISSON, NOTES], include_str!("scripts/rw_acquire.lua")),
+        rw_renew: script(&[], include_str!("scripts/rw_renew.lua")),
+        rw_release: script(&[TELL, RW], include_str!("scripts/rw_release.lua")),
+        permits_acquire: script(&[NOW, TOKEN, TELL, PERMITS, NOTES], include_str!("scripts/permits_acquire.lua")),
+        permits_renew: script(&[NOW, PERMITS], include_str!("scripts/permits_renew.lua")),
+        permits_release: script(&[NOW, TELL, PERMITS], include_str!("scripts/permits_release.lua")),
+        permits_resize: script(&[NOW, TELL, PERMITS], include_str!("scripts/permits_resize.lua")),
+        latch: script(&[TELL], include_str!("scripts/latch.lua")),
+    }
+});

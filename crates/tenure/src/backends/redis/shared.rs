@@ -35,7 +35,7 @@ pub(super) struct Shared {
     /// Connections made so far, to whatever server: one that is new to us may not know what others were told.
     pub(super) connections: AtomicU64,
     ids: AtomicU64,
-    /// Names that somebody waits for, since when.
+    /// Channels on which somebody waits, since when.
     waits: Mutex<HashMap<String, (OwnerId, Instant)>>,
     links: Mutex<Vec<Weak<Link>>>,
 }
@@ -44,11 +44,11 @@ impl Shared {
     pub(super) fn new(timeout: Duration, layout: Layout, wanted: Option<Wake>) -> Arc<Self> {
         Arc::new_cyclic(|me: &Weak<Self>| {
             let me = Weak::clone(me);
-            let on_last = move |name: &str| {
+            let on_last = move |channel: &str| {
                 let Some(shared) = me.upgrade() else { return };
-                lock(&shared.waits).remove(name);
+                lock(&shared.waits).remove(channel);
                 let links: Vec<_> = lock(&shared.links).iter().filter_map(Weak::upgrade).collect();
-                links.iter().for_each(|link| link.stopped_listening(name));
+                links.iter().for_each(|link| link.stopped_listening(channel));
             };
             Self {
                 timeout,
@@ -78,10 +78,10 @@ impl Shared {
         links.push(link);
     }
 
-    /// Notes that an owner waits for a name, and says for how long it has done so. Its successor starts anew.
-    pub(super) fn waits_since(&self, name: &str, owner: OwnerId) -> Duration {
+    /// Notes that an owner waits on a channel, and says for how long it has done so. Its successor starts anew.
+    pub(super) fn waits_since(&self, channel: &str, owner: OwnerId) -> Duration {
         let mut waits = lock(&self.waits);
-        let wait = waits.entry(name.to_owned()).or_insert_with(|| (owner, Instant::now()));
+        let wait = waits.entry(channel.to_owned()).or_insert_with(|| (owner, Instant::now()));
         if wait.0 != owner {
             *wait = (owner, Instant::now());
         }

@@ -1,0 +1,64 @@
+-- KEYS: lock, token, line, deadlines, ours, note if there is one. ARGV: owner, lease, idle time of tokens, how long a place is
+-- kept (0: no place), channel, how to publish, note if there is one.
+-- {1, token} | {0, ms until asking again, a holder}
+local owner, place, at = ARGV[1], tonumber(ARGV[4]), now()
+local line, deadlines, ours = KEYS[3], KEYS[4], KEYS[5]
+repair(line, deadlines, at, math.max(place, 1000))
+local evicted = evict(line, deadlines, ours, at)
+local left = redis.call('PTTL', KEYS[1])
+local head = redis.call('LINDEX', line, 0)
+local again = left ~= -2 and mine(KEYS[1], owner)
+if again or left == -2 and (not head or head == owner) then
+  local top = again and redis.call('GET', KEYS[2]) or next_token(KEYS[2], 1, tonumber(ARGV[3]))
+  if type(top) == 'table' then return top end
+  local refused = take(KEYS[1], owner, ARGV[2])
+  if refused then return refused end
+  if head == owner then
+    redis.call('LPOP', line)
+    redis.call('ZREM', deadlines, owner)
+    redis.call('ZREM', ours, owner)
+    local behind = redis.call('LLEN', line)
+    if behind > redis.call('ZCARD', ours) then
+      -- Others of Redisson add up their patience along the line; what we stood for does not stay in the sum.
+      for i, other in ipairs(redis.call('LRANGE', line, 0, -1)) do
+        redis.call('ZADD', deadlines, 'XX', 'LT', at + tonumber(ARGV[2]) + i * JAVA_WAIT, other)
+      end
+    end
+  end
+  if ARGV[7] then redis.call('SET', KEYS[6], owner .. ' ' .. ARGV[7], 'PX', ARGV[2]) end
+  return {1, top}
+end
+local holder = left ~= -2 and a_holder(KEYS[1])
+if left == -1 then return {0, left, holder} end
+if place == 0 then return {0, left == -2 and 1000 or left, holder} end
+local deadline = redis.call('ZSCORE', deadlines, owner)
+if not deadline then
+  deadline = at + place
+  local last = redis.call('LINDEX', line, -1)
+  local before = last and tonumber(redis.call('ZSCORE', deadlines, last))
+  if before then
+    -- One of Redisson's who is served takes its own patience off all deadlines behind it.
+    deadline = math.max(deadline, redis.call('ZSCORE', ours, last) and before or before + JAVA_WAIT)
+  end
+  redis.call('RPUSH', line, owner)
+else
+  deadline = math.max(tonumber(deadline), at + place)
+end
+redis.call('ZADD', deadlines, string.format('%.0f', deadline), owner)
+redis.call('ZADD', ours, string.format('%.0f', at + place), owner)
+-- Redisson's keys have no expiry; nothing of ours stays for ever.
+redis.call('PEXPIRE', line, KEEP_LINE)
+redis.call('PEXPIRE', deadlines, KEEP_LINE)
+redis.call('PEXPIRE', ours, KEEP_LINE)
+head = redis.call('LINDEX', line, 0)
+local wait = math.floor(place / 3)
+if head == owner then
+  -- Nobody says so when a lock expires.
+  if left >= 0 then wait = math.min(wait, left + 1) end
+elseif left == -2 then
+  -- The first in line has been told. If it is dead, its place ends then.
+  if evicted then call_next(line, ARGV[6], ARGV[5]) end
+  local theirs = redis.call('ZSCORE', ours, head) or redis.call('ZSCORE', deadlines, head)
+  wait = math.min(wait, math.max(10, tonumber(theirs) - at + 1))
+end
+return {0, wait, holder}

@@ -1,0 +1,48 @@
+-- The line of Redisson's RFairLock: a list of owners, and until when each keeps its place. A third key says which of them are
+-- ours and when they asked last: those end by themselves after their lease, wherever they stand.
+local JAVA_WAIT = 300000
+local KEEP_LINE = 3600000
+
+-- Brings list and deadlines back into step: a failover or an eviction may have lost one of them.
+local function repair(line, deadlines, at, place)
+  if redis.call('LLEN', line) == redis.call('ZCARD', deadlines) then return end
+  local in_line = {}
+  for _, owner in ipairs(redis.call('LRANGE', line, 0, -1)) do
+    if in_line[owner] then
+      redis.call('LREM', line, -1, owner)
+    else
+      in_line[owner] = true
+      -- Without a deadline it would stand there for ever, dead or not.
+      redis.call('ZADD', deadlines, 'NX', at + place, owner)
+    end
+  end
+  for _, owner in ipairs(redis.call('ZRANGE', deadlines, 0, -1)) do
+    -- One that lives comes back to the end of the line; with a deadline it would not know that it is in no line.
+    if not in_line[owner] then redis.call('ZREM', deadlines, owner) end
+  end
+end
+
+-- Takes the dead out of the line. Whether there were any.
+local function evict(line, deadlines, ours, at)
+  local some = false
+  for _, owner in ipairs(redis.call('ZRANGEBYSCORE', ours, '-inf', at)) do
+    redis.call('ZREM', ours, owner)
+    if redis.call('ZREM', deadlines, owner) == 1 then redis.call('LREM', line, 0, owner) end
+    some = true
+  end
+  while true do
+    local head = redis.call('LINDEX', line, 0)
+    local deadline = head and redis.call('ZSCORE', deadlines, head)
+    if not deadline or tonumber(deadline) > at then return some end
+    redis.call('LPOP', line)
+    redis.call('ZREM', deadlines, head)
+    redis.call('ZREM', ours, head)
+    some = true
+  end
+end
+
+-- Each listens on a channel of its own, so that one is woken and not all.
+local function call_next(line, verb, channel)
+  local head = redis.call('LINDEX', line, 0)
+  return not head or tell(verb, channel .. ':' .. head)
+end

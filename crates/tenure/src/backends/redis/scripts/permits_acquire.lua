@@ -1,0 +1,38 @@
+-- KEYS: number, held, owners, token. ARGV: owner, lease, how many there are if nobody has said so, idle time of tokens, life of
+-- the keys, channel, how to publish, note, ids...
+-- {1, token} | {0, ms until asking again}
+local number, held, at = KEYS[1], KEYS[2], now()
+local until_ = string.format('%.0f', at + tonumber(ARGV[2]))
+local take = #ARGV - 8
+local free, swept = sweep_permits(number, held, at)
+local function hold(top)
+  for i = 9, #ARGV do redis.call('ZADD', held, until_, raw(ARGV[i])) end
+  redis.call('HSET', KEYS[3], ARGV[1], top .. ' ' .. ARGV[8])
+  keep(number, held, KEYS[3], ARGV[5])
+end
+if redis.call('ZSCORE', held, raw(ARGV[9])) then
+  local top = token_of(KEYS[3], ARGV[1]) or next_token(KEYS[4], 1, tonumber(ARGV[4]))
+  if type(top) == 'table' then return top end
+  hold(top)
+  return {1, top}
+end
+if not free then
+  local of = tonumber(ARGV[3])
+  if of > 0 then
+    free = of - redis.call('ZCARD', held)
+    redis.call('SET', number, free, 'PX', ARGV[5])
+  else
+    free = 0
+  end
+end
+if free >= take then
+  local top = next_token(KEYS[4], 1, tonumber(ARGV[4]))
+  if type(top) == 'table' then return top end
+  free = redis.call('DECRBY', number, take)
+  hold(top)
+  if swept > 0 and free > 0 then tell(ARGV[7], ARGV[6], free) end
+  return {1, top}
+end
+if swept > 0 and free > 0 then tell(ARGV[7], ARGV[6], free) end
+local first = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')
+return {0, first[2] and math.max(1, math.min(5000, tonumber(first[2]) - at)) or 5000}

@@ -1,0 +1,23 @@
+-- KEYS: per claim number, held, owners. ARGV: per claim lease, life of the keys, how many ids, ids...
+-- Per claim 1 (extended) or 0 (gone).
+local answers, i, k, at = {}, 1, 1, now()
+local function extend(number, held, owners, first, count)
+  local score = redis.call('ZSCORE', held, raw(ARGV[first]))
+  if not score or tonumber(score) <= at then return 0 end
+  local until_ = string.format('%.0f', at + tonumber(ARGV[first - 3]))
+  for id = first, first + count - 1 do redis.call('ZADD', held, until_, raw(ARGV[id])) end
+  keep(number, held, owners, ARGV[first - 2])
+  return 1
+end
+while i <= #ARGV do
+  local count = tonumber(ARGV[i + 2])
+  local fine, extended = pcall(extend, KEYS[k], KEYS[k + 1], KEYS[k + 2], i + 3, count)
+  if not fine then
+    local refusal = type(extended) == 'table' and extended or redis.error_reply(extended)
+    if not string.find(refusal.err, 'WRONGTYPE', 1, true) then return refusal end
+    extended = 0
+  end
+  answers[#answers + 1] = extended
+  i, k = i + 3 + count, k + 3
+end
+return answers

@@ -1,0 +1,32 @@
+-- Redisson's RReadWriteLock: a hash with a mode, a field per reader with its hold count, and the writer's under owner:write. Each
+-- hold of a reader has a key of its own besides, which ends with it. Ours hold once.
+local function share(prefix, reader, n) return prefix .. reader .. ':rwlock_timeout:' .. n end
+
+-- How long a reader still has, -2 if it is dead.
+local function reader_left(lock, prefix, reader)
+  local count = tonumber(redis.call('HGET', lock, reader)) or 0
+  local most = -2
+  for n = 1, math.min(count, 64) do
+    most = math.max(most, redis.call('PTTL', share(prefix, reader, n)))
+  end
+  return most
+end
+
+-- The longest time that a reader still has. The dead are removed. Stops early where there are many: one who lives is enough.
+local function sweep(lock, prefix, notes)
+  local most = -2
+  local many = redis.call('HLEN', lock) > 64
+  for _, reader in ipairs(redis.call('HKEYS', lock)) do
+    if reader ~= 'mode' and string.sub(reader, -6) ~= ':write' then
+      local left = reader_left(lock, prefix, reader)
+      if left == -2 then
+        redis.call('HDEL', lock, reader)
+        redis.call('HDEL', notes, reader)
+      else
+        most = math.max(most, left)
+        if many then return redis.call('PTTL', lock) end
+      end
+    end
+  end
+  return most
+end

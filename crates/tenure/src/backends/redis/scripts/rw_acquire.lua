@@ -1,0 +1,58 @@
+-- KEYS: lock, token, writers in line, notes, share of this reader. ARGV: read or write, owner, lease, tokens, idle time of tokens,
+-- how long a place in line is kept (0: no place), what stands before a reader in its share's name, channel, how to publish,
+-- note if there is one.
+-- {1, largest token, 1 if a writer now reads} | {0, ms until asking again, a holder}
+local lock, writers, owner, lease = KEYS[1], KEYS[3], ARGV[2], tonumber(ARGV[3])
+local place, at = tonumber(ARGV[6]), now()
+local left = redis.call('PTTL', lock)
+local mode = left ~= -2 and redis.call('HGET', lock, 'mode')
+local writes = mode == 'write' and redis.call('HEXISTS', lock, owner .. ':write') == 1
+local reads = mode == 'read' and redis.call('HEXISTS', lock, owner) == 1 and redis.call('EXISTS', KEYS[5]) == 1
+
+local free = left == -2
+if ARGV[1] == 'write' then
+  free = free or writes
+else
+  free = free or writes or reads
+  -- A writer in line comes first, or readers who come and go would keep it out for ever.
+  if not free and mode == 'read' then free = redis.call('ZCOUNT', writers, '(' .. at, '+inf') == 0 end
+end
+if not free then
+  local wait = left
+  if ARGV[1] == 'write' and place > 0 then
+    redis.call('ZADD', writers, at + place, owner)
+    redis.call('ZREMRANGEBYSCORE', writers, '-inf', at)
+    redis.call('PEXPIRE', writers, 2 * place)
+    if wait >= 0 then wait = math.min(wait, math.floor(place / 3)) end
+  elseif mode == 'read' and wait >= 0 then
+    local first = redis.call('ZRANGE', writers, 0, 0, 'WITHSCORES')
+    if first[2] then wait = math.max(10, math.min(wait, tonumber(first[2]) - at)) end
+  end
+  return {0, wait, a_holder(lock)}
+end
+
+local top = (reads or writes) and token_of(KEYS[4], owner) or next_token(KEYS[2], tonumber(ARGV[4]), tonumber(ARGV[5]))
+if type(top) == 'table' then return top end
+if ARGV[1] == 'write' then
+  redis.call('HSET', lock, 'mode', 'write', owner .. ':write', 1)
+  redis.call('ZREM', writers, owner)
+else
+  redis.call('SET', KEYS[5], 1, 'PX', ARGV[3])
+  redis.call('HSET', lock, 'mode', 'read', owner, 1)
+  if writes then redis.call('HDEL', lock, owner .. ':write') end
+end
+if left < lease or not (mode == 'read') then
+  local set = redis.pcall('PEXPIRE', lock, ARGV[3])
+  if type(set) == 'table' then
+    -- A user who may not do this must not leave a lock that never ends.
+    redis.call('DEL', lock, KEYS[5])
+    return set
+  end
+end
+-- Redisson says nothing here, and its readers would sleep on.
+local changed = writes and ARGV[1] == 'read'
+if changed then tell(ARGV[9], ARGV[8], '1') end
+redis.call('HSET', KEYS[4], owner, top .. ' ' .. (ARGV[10] or ''))
+if redis.call('PTTL', KEYS[4]) < lease then redis.call('PEXPIRE', KEYS[4], ARGV[3]) end
+if changed then return {1, top, 1} end
+return {1, top}

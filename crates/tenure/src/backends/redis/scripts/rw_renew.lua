@@ -1,0 +1,24 @@
+-- KEYS: per claim lock, notes, share of this reader. ARGV: per claim owner, lease. Per claim 1 (extended) or 0 (gone).
+local answers = {}
+local function extend(lock, notes, share, owner, lease)
+  if redis.call('HEXISTS', lock, owner .. ':write') == 1 then
+    redis.call('PEXPIRE', lock, lease)
+  elseif redis.call('HEXISTS', lock, owner) == 1 and redis.call('PEXPIRE', share, lease) == 1 then
+    if redis.call('PTTL', lock) < tonumber(lease) then redis.call('PEXPIRE', lock, lease) end
+  else
+    return 0
+  end
+  if redis.call('PTTL', notes) < tonumber(lease) then redis.call('PEXPIRE', notes, lease) end
+  return 1
+end
+for i = 1, #ARGV, 2 do
+  local k = (i - 1) / 2 * 3
+  local fine, held = pcall(extend, KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], ARGV[i], ARGV[i + 1])
+  if not fine then
+    local refusal = type(held) == 'table' and held or redis.error_reply(held)
+    if not string.find(refusal.err, 'WRONGTYPE', 1, true) then return refusal end
+    held = 0
+  end
+  answers[#answers + 1] = held
+end
+return answers
