@@ -61,7 +61,7 @@ macro_rules! redis {
         Scheme {
             name: $name,
             feature: "redis",
-            options: &["layout", "token_ttl", "wake", "sync", "sync_timeout", $($own),*],
+            options: &["layout", "semaphore", "token_ttl", "wake", "sync", "sync_timeout", $($own),*],
             open: OPEN_REDIS,
         }
     };
