@@ -5,6 +5,7 @@ pub(crate) mod acl;
 pub(crate) mod cable;
 pub(crate) mod cluster;
 pub(crate) mod locker;
+pub(crate) mod peer;
 pub(crate) mod sentinel;
 pub(crate) mod server;
 pub(crate) mod tls;
@@ -13,6 +14,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
+use peer::Language;
 pub(crate) use server::RedisServer;
 
 /// Sends a signal by name to a process.
@@ -56,6 +58,11 @@ pub(crate) enum Needs {
     Nothing,
     Redis,
     Openssl,
+    /// A server, and the peer in that language.
+    Java,
+    Python,
+    Go,
+    Node,
 }
 
 impl Needs {
@@ -67,6 +74,10 @@ impl Needs {
             Self::Redis => Some(format!("{server} (apt-get install redis-server)")),
             Self::Openssl if installed(&server) && installed_openssl() => None,
             Self::Openssl => Some(format!("{server} and openssl (apt-get install redis-server openssl)")),
+            Self::Java => Language::Java.missing(&server),
+            Self::Python => Language::Python.missing(&server),
+            Self::Go => Language::Go.missing(&server),
+            Self::Node => Language::Node.missing(&server),
         }
     }
 }

@@ -1,0 +1,38 @@
+//! Locks that are shared with other libraries: Redisson, redis-py, redsync, node-redlock. `interop/run` builds programs with
+//! these and runs this one; what is not built is skipped.
+
+mod support;
+
+mod interop_cases {
+    pub(crate) mod java;
+    pub(crate) mod kinds;
+    pub(crate) mod place;
+    pub(crate) mod plain;
+    pub(crate) mod process;
+    pub(crate) mod verbs;
+}
+
+use interop_cases::{java, place, plain, process, verbs};
+use support::peer::Language;
+use support::{Needs, Test};
+
+fn main() {
+    if process::play() {
+        return;
+    }
+    let mut tests = tests! { Java in verbs: every_verb_of_java_does_what_it_says java_wakes_java; };
+    for (place_name, place) in place::PLACES {
+        for (kind, cases) in java::ROWS {
+            for (name, case) in cases {
+                let run = move || case(place, kind);
+                tests.push(Test::new(format!("{place_name}::{}::{name}", kind.name), Needs::Java, run));
+            }
+        }
+    }
+    for (language, needs) in [(Language::Python, Needs::Python), (Language::Go, Needs::Go), (Language::Node, Needs::Node)] {
+        for (name, case) in plain::CASES {
+            tests.push(Test::new(format!("plain::{}::{name}", language.name()), needs, move || case(language)));
+        }
+    }
+    support::run(tests)
+}

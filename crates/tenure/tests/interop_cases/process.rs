@@ -1,0 +1,49 @@
+//! A process of ours that holds a lock until it is killed: this program again.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+
+use super::kinds::Kind;
+use crate::support::locker::{block_on, connect};
+
+const KIND: &str = "TENURE_TEST_HOLDS";
+
+/// In the child: holds what the parent named, says so, and ends with its input. Does nothing in the parent.
+pub(crate) fn play() -> bool {
+    let Ok(kind) = std::env::var(KIND) else { return false };
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    block_on(async {
+        let locker = connect(&args[0]).await;
+        let _hold = (Kind::named(&kind).take)(&locker, &args[1]).await;
+        println!("held");
+        std::io::stdin().read_to_end(&mut Vec::new()).expect("read");
+    });
+    true
+}
+
+/// That process, once it holds.
+#[derive(Debug)]
+pub(crate) struct Holder(Child);
+
+impl Holder {
+    pub(crate) fn start(kind: Kind, url: &str, name: &str) -> Self {
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.env(KIND, kind.name).args([url, name]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut holder = Self(command.spawn().expect("started"));
+        let mut line = String::new();
+        BufReader::new(holder.0.stdout.take().expect("a pipe")).read_line(&mut line).expect("read");
+        assert_eq!(line, "held\n");
+        holder
+    }
+
+    pub(crate) fn kill(&mut self) {
+        let _already_gone = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
