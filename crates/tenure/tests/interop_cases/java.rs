@@ -79,6 +79,7 @@ fn java_waits_until_rust_gives_back(place: Place, kind: Kind) {
         assert_eq!(java.ask(&kind.tell("try", &name, "wait=50")), "refused");
         java.tell(&kind.tell("take", &name, ""));
         site.awaits(&name, 1);
+        java.falls_asleep();
         assert!(!java.has_answered(), "Rust holds it");
         hold.give().await;
         java.answer();
@@ -112,6 +113,7 @@ fn a_killed_rust_frees_java(place: Place, kind: Kind) {
     let mut holder = Holder::start(kind, &format!("{}?token_ttl=never&lease=2s", site.url()), &name);
     java.tell(&kind.tell("take", &name, ""));
     site.awaits(&name, 1);
+    java.falls_asleep();
     assert!(!java.has_answered(), "Rust lives, and holds it");
     holder.kill();
     java.answer();

@@ -110,6 +110,7 @@ pub(crate) fn java_wakes_java() {
             a.ask(&format!("take {kind} {name} lease=600000"));
             b.tell(&format!("take {kind} {name}"));
             site.awaits(&name, 1);
+            b.falls_asleep();
             assert!(!b.has_answered(), "{kind}: the other has it");
             a.ask(&format!("give {kind} {name}"));
             b.answer();
@@ -118,7 +119,7 @@ pub(crate) fn java_wakes_java() {
         }
         a.ask("set latch w:latch 1");
         b.tell("await latch w:latch");
-        site.awaits("w:latch", 1);
+        b.falls_asleep();
         assert!(!b.has_answered(), "not yet");
         a.ask("down latch w:latch");
         assert_eq!(b.answer(), "true");

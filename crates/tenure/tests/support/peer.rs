@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use super::installed;
+use super::{eventually, installed};
 
 /// However long a busy machine takes.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -127,7 +127,8 @@ impl Peer {
     /// Somebody new, whose commands run in order and at the same time as those of others.
     pub(crate) fn actor(&self) -> Actor<'_> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Actor { peer: self, name: format!("a{}", NEXT.fetch_add(1, Ordering::Relaxed)) }
+        let name = format!("a{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        Actor { peer: self, name, told: Mutex::default() }
     }
 
     /// As `kill -9`.
@@ -169,10 +170,13 @@ impl Drop for Peer {
 pub(crate) struct Actor<'a> {
     peer: &'a Peer,
     name: String,
+    /// What is still to be answered.
+    told: Mutex<VecDeque<String>>,
 }
 
 impl Actor<'_> {
     pub(crate) fn tell(&self, command: &str) {
+        self.told.lock().expect("not poisoned").push_back(command.to_owned());
         let mut to = self.peer.to.lock().expect("not poisoned");
         writeln!(to, "{} {command}", self.name).unwrap_or_else(|e| panic!("{command}: {e}\n{}", self.peer.errors()));
     }
@@ -186,10 +190,11 @@ impl Actor<'_> {
 
     /// The same for a command that may fail.
     pub(crate) fn result(&self) -> Result<String, String> {
-        let answer = self.peer.wait_for(&self.name, "a command");
+        let command = self.told.lock().expect("not poisoned").pop_front().expect("was told something");
+        let answer = self.peer.wait_for(&self.name, &command);
         match answer.split_once(' ').unwrap_or((&answer, "")) {
             ("ok", value) => Ok(value.to_owned()),
-            _ => Err(answer),
+            _ => Err(format!("{command}: {answer}")),
         }
     }
 
@@ -198,6 +203,13 @@ impl Actor<'_> {
     pub(crate) fn ask(&self, command: &str) -> String {
         self.tell(command);
         self.answer()
+    }
+
+    /// Waits until a thread of Java sleeps on a lock, and does not just listen: a message to all that comes in between is lost on it.
+    #[track_caller]
+    pub(crate) fn falls_asleep(&self) {
+        let observer = self.peer.actor();
+        eventually("Java sleeps", || observer.ask(&format!("asleep {}", self.name)) == "true");
     }
 
     /// Whether it has said anything that nobody has asked for.

@@ -1,5 +1,6 @@
 package tenure.interop;
 
+import java.util.Arrays;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 
@@ -9,17 +10,35 @@ final class Actor {
     private final String name;
     private final Verbs verbs;
     private final Permits permits = new Permits();
+    private final Thread thread;
 
     Actor(String name, Verbs verbs) {
         this.name = name;
         this.verbs = verbs;
-        Thread thread = new Thread(this::run, "actor-" + name);
+        thread = new Thread(this::run, "actor-" + name);
         thread.setDaemon(true);
         thread.start();
     }
 
     void tell(String[] words) {
         told.add(words);
+    }
+
+    /**
+     * Whether it waits to be woken, and not for an answer of the server. A message that wakes all who wait counts those who
+     * are asleep: who has asked and is about to sleep misses it.
+     */
+    boolean isAsleep() {
+        return Arrays.stream(thread.getStackTrace()).anyMatch(Actor::sleeps);
+    }
+
+    private static boolean sleeps(StackTraceElement frame) {
+        return switch (frame.getClassName()) {
+            case "java.util.concurrent.Semaphore", "org.redisson.misc.ReclosableLatch" -> true;
+            // It waits without a thread, and misses nothing.
+            case "org.redisson.RedissonFencedLock" -> frame.getMethodName().equals("lockAndGetToken");
+            default -> false;
+        };
     }
 
     private void run() {

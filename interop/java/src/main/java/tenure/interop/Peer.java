@@ -94,6 +94,11 @@ public final class Peer {
             if (words.length == 2 && words[1].equals("quit")) {
                 return words[0];
             }
+            if (words.length == 3 && words[1].equals("asleep")) {
+                Actor actor = actors.get(words[2]);
+                say(words[0] + " ok " + (actor != null && actor.isAsleep()));
+                continue;
+            }
             actors.computeIfAbsent(words[0], name -> new Actor(name, verbs)).tell(words);
         }
         return null;
