@@ -2,7 +2,7 @@
 
 use tenure::Locker;
 
-use super::kinds::{FENCED, Hold, Kind, LOCK};
+use super::kinds::{FENCED, Kind, LOCK};
 use super::place::Place;
 use super::process::Holder;
 use crate::support::locker::{block_on, connect, must};
@@ -170,7 +170,7 @@ fn a_mixed_crowd_loses_no_update(place: Place, kind: Kind) {
 
 async fn count(kind: Kind, locker: Locker, name: String, counter: String, mut raw: redis::Connection) {
     for _ in 0..EACH {
-        let hold: Box<dyn Hold> = (kind.take)(&locker, &name).await;
+        let hold = (kind.take)(&locker, &name).await;
         let seen: Option<u64> = redis::cmd("GET").arg(&counter).query(&mut raw).expect("read");
         tokio::task::yield_now().await;
         redis::cmd("SET").arg(&counter).arg(seen.unwrap_or(0) + 1).query::<()>(&mut raw).expect("written");

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use tenure::{Guard, Locker};
 
 type Soon<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+type Held = Box<dyn Hold>;
 
 /// A hold of ours, of whatever kind.
 pub(crate) trait Hold: Send {
@@ -26,8 +27,8 @@ pub(crate) struct Kind {
     pub(crate) java: &'static str,
     /// What Java does to a new name before anybody takes it: a verb, and what follows the name.
     pub(crate) first: Option<(&'static str, &'static str)>,
-    pub(crate) take: fn(&Locker, &str) -> Soon<Box<dyn Hold>>,
-    pub(crate) attempt: fn(&Locker, &str) -> Soon<Option<Box<dyn Hold>>>,
+    pub(crate) take: fn(&Locker, &str) -> Soon<Held>,
+    pub(crate) attempt: fn(&Locker, &str) -> Soon<Option<Held>>,
 }
 
 pub(crate) const LOCK: Kind = Kind { name: "lock", java: "lock", first: None, take: lock, attempt: try_lock };
@@ -47,12 +48,12 @@ impl Kind {
     }
 }
 
-fn lock(locker: &Locker, name: &str) -> Soon<Box<dyn Hold>> {
+fn lock(locker: &Locker, name: &str) -> Soon<Held> {
     let taking = locker.mutex(name).lock();
     Box::pin(async move { Box::new(taking.await.expect("locked")) as _ })
 }
 
-fn try_lock(locker: &Locker, name: &str) -> Soon<Option<Box<dyn Hold>>> {
+fn try_lock(locker: &Locker, name: &str) -> Soon<Option<Held>> {
     let asking = locker.mutex(name).try_lock();
     Box::pin(async move { asking.await.expect("asked").map(|guard| Box::new(guard) as _) })
 }
