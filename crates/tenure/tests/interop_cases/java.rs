@@ -38,6 +38,9 @@ pub(crate) const ROWS: [(Kind, &[Case]); 2] = [
 /// Java's tokens have no end, and ours must not end below them.
 const OPTIONS: &str = "?token_ttl=never&lease=10m";
 
+/// The lease of those who are killed. A busy machine must not end it sooner.
+const SHORT_MS: &str = "5000";
+
 /// A new name, made ready for the kind.
 fn name(kind: Kind, case: &str, java: &Actor) -> String {
     let name = format!("{}:{case}", kind.name);
@@ -76,7 +79,7 @@ fn java_waits_until_rust_gives_back(place: Place, kind: Kind) {
     block_on(async {
         let locker = connect(&format!("{}{OPTIONS}", site.url())).await;
         let hold = (kind.take)(&locker, &name).await;
-        assert_eq!(java.ask(&kind.tell("try", &name, "wait=50")), "refused");
+        assert_eq!(java.ask(&kind.tell("try", &name, "")), "refused");
         java.tell(&kind.tell("take", &name, ""));
         site.awaits(&name, 1);
         java.falls_asleep();
@@ -93,7 +96,7 @@ fn java_waits_until_rust_gives_back(place: Place, kind: Kind) {
 /// Its watchdog goes with it.
 fn a_killed_java_frees_rust(place: Place, kind: Kind) {
     let site = place.site();
-    let mut peer = site.another_java(&["--watchdog", "2000"]);
+    let mut peer = site.another_java(&["--watchdog", SHORT_MS]);
     let name = name(kind, "killed_java", &peer.actor());
     peer.actor().ask(&kind.tell("take", &name, ""));
     block_on(async {
@@ -110,7 +113,7 @@ fn a_killed_rust_frees_java(place: Place, kind: Kind) {
     let site = place.site();
     let java = site.java.actor();
     let name = name(kind, "killed_rust", &java);
-    let mut holder = Holder::start(kind, &format!("{}?token_ttl=never&lease=2s", site.url()), &name);
+    let mut holder = Holder::start(kind, &format!("{}?token_ttl=never&lease={SHORT_MS}ms", site.url()), &name);
     java.tell(&kind.tell("take", &name, ""));
     site.awaits(&name, 1);
     java.falls_asleep();
