@@ -10,30 +10,23 @@ use crate::support::peer::Actor;
 
 pub(crate) type Case = (&'static str, fn(Place, Kind));
 
-/// What each kind is tested for. A release must be told: all leases are ten minutes, and all deadlines shorter.
-pub(crate) const ROWS: [(Kind, &[Case]); 2] = [
-    (
-        LOCK,
-        &[
-            ("rust_waits_until_java_gives_back", rust_waits_until_java_gives_back),
-            ("java_waits_until_rust_gives_back", java_waits_until_rust_gives_back),
-            ("a_killed_java_frees_rust", a_killed_java_frees_rust),
-            ("a_killed_rust_frees_java", a_killed_rust_frees_java),
-            ("a_mixed_crowd_loses_no_update", a_mixed_crowd_loses_no_update),
-        ],
-    ),
-    (
-        FENCED,
-        &[
-            ("rust_waits_until_java_gives_back", rust_waits_until_java_gives_back),
-            ("java_waits_until_rust_gives_back", java_waits_until_rust_gives_back),
-            ("a_killed_java_frees_rust", a_killed_java_frees_rust),
-            ("a_killed_rust_frees_java", a_killed_rust_frees_java),
-            ("a_mixed_crowd_loses_no_update", a_mixed_crowd_loses_no_update),
-            ("tokens_grow_across_both", tokens_grow_across_both),
-        ],
-    ),
+/// What each kind is tested for: a new one is a row here.
+pub(crate) const ROWS: [(Kind, &[&[Case]]); 2] = [(LOCK, &[WAKES, KILLS, CROWDS]), (FENCED, &[WAKES, KILLS, CROWDS, TOKENS])];
+
+/// A release must be told: all leases are ten minutes, and all deadlines shorter.
+const WAKES: &[Case] = &[
+    ("rust_waits_until_java_gives_back", rust_waits_until_java_gives_back),
+    ("java_waits_until_rust_gives_back", java_waits_until_rust_gives_back),
 ];
+
+/// For kinds that a dead holder does not keep.
+const KILLS: &[Case] =
+    &[("a_killed_java_frees_rust", a_killed_java_frees_rust), ("a_killed_rust_frees_java", a_killed_rust_frees_java)];
+
+/// For kinds that let one in at a time, on both sides.
+const CROWDS: &[Case] = &[("a_mixed_crowd_loses_no_update", a_mixed_crowd_loses_no_update)];
+
+const TOKENS: &[Case] = &[("tokens_grow_across_both", tokens_grow_across_both)];
 
 /// Java's tokens have no end, and ours must not end below them.
 const OPTIONS: &str = "?token_ttl=never&lease=10m";

@@ -34,14 +34,7 @@ pub(crate) struct Kind {
 pub(crate) const LOCK: Kind = Kind { name: "lock", java: "lock", first: None, take: lock, attempt: try_lock };
 pub(crate) const FENCED: Kind = Kind { name: "fenced", java: "fenced", ..LOCK };
 
-const KINDS: [Kind; 2] = [LOCK, FENCED];
-
 impl Kind {
-    /// By the name of its row.
-    pub(crate) fn named(name: &str) -> Self {
-        KINDS.into_iter().find(|kind| kind.name == name).unwrap_or_else(|| panic!("no such kind: {name}"))
-    }
-
     /// A command for Java.
     pub(crate) fn tell(self, verb: &str, name: &str, more: &str) -> String {
         format!("{verb} {} {name} {more}", self.java)

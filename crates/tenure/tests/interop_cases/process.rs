@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
+use super::java::ROWS;
 use super::kinds::Kind;
 use crate::support::locker::{block_on, connect};
 
@@ -14,7 +15,8 @@ pub(crate) fn play() -> bool {
     let args: Vec<String> = std::env::args().skip(1).collect();
     block_on(async {
         let locker = connect(&args[0]).await;
-        let _hold = (Kind::named(&kind).take)(&locker, &args[1]).await;
+        let (kind, _) = ROWS.iter().find(|(row, _)| row.name == kind).expect("a kind");
+        let _hold = (kind.take)(&locker, &args[1]).await;
         println!("held");
         std::io::stdin().read_to_end(&mut Vec::new()).expect("read");
     });
