@@ -59,10 +59,10 @@ impl Scripts {
     }
 
     fn redisson() -> Self {
-        let all = [NOW, RW, PERMITS, DESCRIBE].concat();
+        let all = [NOW, TELL, RW, PERMITS, DESCRIBE].concat();
         Self {
             inspect: Source::new(&[&all, include_str!("scripts/inspect_family.lua")]),
-            break_hold: Source::new(&[TOKEN, TELL, REDISSON, &all, include_str!("scripts/break_family.lua")]),
+            break_hold: Source::new(&[TOKEN, REDISSON, &all, include_str!("scripts/break_family.lua")]),
             ..Self::new(REDISSON)
         }
     }
@@ -97,7 +97,7 @@ pub(crate) static FAMILY: LazyLock<Family> = LazyLock::new(|| {
     Family {
         fair_acquire: script(&[NOW, TOKEN, TELL, REDISSON, LINE], include_str!("scripts/fair_acquire.lua")),
         fair_release: script(&[NOW, TELL, REDISSON, LINE], include_str!("scripts/fair_release.lua")),
-        rw_acquire: script(&[NOW, TOKEN, TELL, REDISSON, NOTES], include_str!("scripts/rw_acquire.lua")),
+        rw_acquire: script(&[NOW, TOKEN, TELL, REDISSON, NOTES, RW], include_str!("scripts/rw_acquire.lua")),
         rw_renew: script(&[], include_str!("scripts/rw_renew.lua")),
         rw_release: script(&[TELL, RW], include_str!("scripts/rw_release.lua")),
         permits_acquire: script(&[NOW, TOKEN, TELL, PERMITS, NOTES], include_str!("scripts/permits_acquire.lua")),

@@ -28,7 +28,7 @@ else
     tell(ARGV[3], ARGV[4])
     if was[4][1] then tell(ARGV[3], ARGV[4] .. ':' .. was[4][1]) end
   else
-    tell(ARGV[3], ARGV[5], '1')
+    tell_all(ARGV[3], ARGV[5])
   end
 end
 return {fence, was}

@@ -1,5 +1,9 @@
 -- Redisson's RReadWriteLock: a hash with a mode, a field per reader with its hold count, and the writer's under owner:write. Each
 -- hold of a reader has a key of its own besides, which ends with it. Ours hold once.
+
+-- All of Redisson's who sleep wake up at 1. One that has asked but does not sleep yet misses that, and finds the 0.
+local function tell_all(verb, channel) return tell(verb, channel, '1') and tell(verb, channel, '0') end
+
 local function share(prefix, reader, n) return prefix .. reader .. ':rwlock_timeout:' .. n end
 
 -- How long a reader still has, -2 if it is dead.

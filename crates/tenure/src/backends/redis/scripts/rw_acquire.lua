@@ -51,7 +51,7 @@ if left < lease or not (mode == 'read') then
 end
 -- Redisson says nothing here, and its readers would sleep on.
 local changed = writes and ARGV[1] == 'read'
-if changed then tell(ARGV[9], ARGV[8], '1') end
+if changed then tell_all(ARGV[9], ARGV[8]) end
 redis.call('HSET', KEYS[4], owner, top .. ' ' .. (ARGV[10] or ''))
 if redis.call('PTTL', KEYS[4]) < lease then redis.call('PEXPIRE', KEYS[4], ARGV[3]) end
 if changed then return {1, top, 1} end

@@ -4,7 +4,7 @@ local lock, owner = KEYS[1], ARGV[1]
 local told = true
 if redis.call('ZREM', KEYS[2], owner) == 1 then
   -- Readers have waited for this writer.
-  told = tell(ARGV[4], ARGV[3], '1')
+  told = tell_all(ARGV[4], ARGV[3])
 end
 local wrote = redis.call('HDEL', lock, owner .. ':write') == 1
 local read = redis.call('HDEL', lock, owner) == 1
@@ -17,7 +17,7 @@ if wrote then
   else
     redis.call('HSET', lock, 'mode', 'read')
   end
-  told = tell(ARGV[4], ARGV[3], '1')
+  told = tell_all(ARGV[4], ARGV[3])
 else
   local most = redis.call('HLEN', lock) > 1 and sweep(lock, ARGV[2], KEYS[3]) or -2
   if most > 0 then
