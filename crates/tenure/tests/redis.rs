@@ -4,6 +4,7 @@ mod support;
 
 mod redis_cases {
     pub(crate) mod cost;
+    pub(crate) mod fair;
     pub(crate) mod faults;
     pub(crate) mod layout;
     pub(crate) mod outages;
@@ -11,6 +12,7 @@ mod redis_cases {
 }
 
 use redis_cases::cost::*;
+use redis_cases::fair::*;
 use redis_cases::faults::*;
 use redis_cases::layout::*;
 use redis_cases::outages::*;
@@ -34,10 +36,13 @@ fn main() {
         Redis:
             a_free_lock_costs_two_commands_and_a_reentry_none
             a_thousand_tasks_cost_at_most_three_commands_per_hand_over
-            waiting_costs_a_command_per_poll_at_most;
+            waiting_costs_a_command_per_poll_at_most
+            a_thousand_in_line_are_served_in_order_for_three_commands_each
+            a_head_that_is_dead_is_not_asked_about_all_the_time;
         Redis:
             a_key_of_another_type_is_named
             a_key_of_another_format_is_named
+            the_family_leaves_keys_of_others_alone
             a_lost_script_is_sent_again
             a_replica_is_read_only
             a_loading_server_is_loading

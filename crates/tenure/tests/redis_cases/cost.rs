@@ -10,7 +10,7 @@ use crate::support::RedisServer;
 use crate::support::locker::{block_on, connect};
 
 /// Calls per command since the last reset. Commands inside of scripts are counted too.
-fn calls(raw: &mut Connection) -> BTreeMap<String, u64> {
+pub(super) fn calls(raw: &mut Connection) -> BTreeMap<String, u64> {
     let info: String = cmd("INFO").arg("commandstats").query(raw).expect("asked");
     let row = |line: &str| {
         let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(':')?;
@@ -19,7 +19,7 @@ fn calls(raw: &mut Connection) -> BTreeMap<String, u64> {
     info.lines().filter_map(row).collect()
 }
 
-fn reset(raw: &mut Connection) {
+pub(super) fn reset(raw: &mut Connection) {
     cmd("CONFIG").arg("RESETSTAT").query::<()>(raw).expect("reset");
 }
 

@@ -40,6 +40,46 @@ pub(crate) fn a_key_of_another_type_is_named() {
     assert!(cmd("EXISTS").arg("text").arg("list").arg("hash").query::<u32>(&mut raw).expect("asked") == 3, "left alone");
 }
 
+pub(crate) fn the_family_leaves_keys_of_others_alone() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    cmd("SET").arg("text").arg("x").query::<()>(&mut raw).expect("written");
+    cmd("RPUSH").arg("list").arg("x").query::<()>(&mut raw).expect("written");
+    cmd("HSET").arg("hash").arg("a").arg("b").query::<()>(&mut raw).expect("written");
+    block_on(async {
+        let locker = connect(&server.url()).await;
+        for (name, fault) in [("text", Fault::ForeignFormat), ("list", Fault::WrongType), ("hash", Fault::WrongType)] {
+            let semaphore = locker.semaphore(name, 3);
+            let refused = [
+                semaphore.acquire().await.map(drop),
+                semaphore.resize(5).await,
+                locker.latch(name).set(2).await.map(drop),
+                locker.latch(name).count_down().await.map(drop),
+                locker.latch(name).wait().await,
+            ];
+            for refused in refused {
+                assert_eq!(refused.expect_err("not ours").fault(), Some(fault), "{name}");
+            }
+        }
+        for (name, fault) in [("text", Fault::WrongType), ("list", Fault::WrongType), ("hash", Fault::ForeignFormat)] {
+            let rwlock = locker.rwlock(name);
+            for refused in [rwlock.read().await, rwlock.write().await, locker.mutex(name).fair().lock().await] {
+                assert_eq!(refused.expect_err("not ours").fault(), Some(fault), "{name}");
+            }
+        }
+        // A lock of another kind under the same name is busy, not free.
+        let _held = locker.mutex("L").lock().await.expect("locked");
+        assert!(locker.rwlock("L").try_read().await.expect("asked").is_none());
+        assert!(locker.rwlock("L").try_write().await.expect("asked").is_none());
+        let _read = locker.rwlock("R").read().await.expect("read");
+        assert!(locker.mutex("R").try_lock().await.expect("asked").is_none());
+        assert!(locker.mutex("R").fair().try_lock().await.expect("asked").is_none());
+    });
+    assert_eq!(cmd("GET").arg("text").query::<String>(&mut raw).expect("asked"), "x");
+    assert_eq!(cmd("LLEN").arg("list").query::<u32>(&mut raw).expect("asked"), 1);
+    assert_eq!(cmd("HLEN").arg("hash").query::<u32>(&mut raw).expect("asked"), 1);
+}
+
 pub(crate) fn a_key_of_another_format_is_named() {
     let server = RedisServer::start();
     let mut raw = server.raw();

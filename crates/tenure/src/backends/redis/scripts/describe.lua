@@ -36,6 +36,8 @@ local function describe(prefix, at)
     for i = 1, #held, 2 do
       holders[#holders + 1] = {hex(held[i]), math.min(tonumber(held[i + 1]) - at, 2 ^ 52), 'permit', false}
     end
+  elseif kind ~= 'none' then
+    return redis.error_reply('WRONGTYPE the key is a ' .. kind)
   end
   return state
 end

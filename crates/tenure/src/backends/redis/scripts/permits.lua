@@ -6,15 +6,16 @@ local function hex(id)
   return (string.gsub(id, '.', function(byte) return string.format('%02x', string.byte(byte)) end))
 end
 
--- Puts those back whose time is over. How many are free, nothing if there is no number.
+-- Puts those back whose time is over. How many are free, nothing if there is no number; how many came back; or a refusal.
 local function sweep_permits(number, held, at)
+  local free = redis.call('GET', number)
+  if free and not tonumber(free) then
+    return nil, 0, redis.error_reply('FOREIGN the key holds ' .. string.sub(free, 1, 32))
+  end
   local expired = redis.call('ZRANGEBYSCORE', held, 0, at)
   for _, id in ipairs(expired) do redis.call('ZREM', held, id) end
-  local free = redis.call('GET', number)
-  if not free then return nil, #expired end
-  if #expired > 0 then free = redis.call('INCRBY', number, #expired) end
-  free = tonumber(free)
-  return free, #expired
+  if free and #expired > 0 then free = redis.call('INCRBY', number, #expired) end
+  return tonumber(free or nil), #expired
 end
 
 -- What somebody else keeps for ever stays; ours goes after a while of disuse.

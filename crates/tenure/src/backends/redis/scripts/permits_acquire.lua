@@ -4,7 +4,8 @@
 local number, held, at = KEYS[1], KEYS[2], now()
 local until_ = string.format('%.0f', at + tonumber(ARGV[2]))
 local take = #ARGV - 8
-local free, swept = sweep_permits(number, held, at)
+local free, swept, refused = sweep_permits(number, held, at)
+if refused then return refused end
 local function hold(top)
   for i = 9, #ARGV do redis.call('ZADD', held, until_, raw(ARGV[i])) end
   redis.call('HSET', KEYS[3], ARGV[1], top .. ' ' .. ARGV[8])

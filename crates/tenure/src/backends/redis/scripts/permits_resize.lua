@@ -1,5 +1,6 @@
 -- KEYS: number, held. ARGV: how many, life of the keys, channel, how to publish. {2, how many are free}
-sweep_permits(KEYS[1], KEYS[2], now())
+local _, _, refused = sweep_permits(KEYS[1], KEYS[2], now())
+if refused then return refused end
 local free = tonumber(ARGV[1]) - redis.call('ZCARD', KEYS[2])
 local left = redis.call('PTTL', KEYS[1])
 if left == -1 then

@@ -1,0 +1,93 @@
+//! The fair lock under load: who is served when, and what that costs.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use redis::cmd;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::cost::{calls, reset};
+use crate::support::RedisServer;
+use crate::support::locker::{block_on, connect, must};
+
+pub(crate) fn a_thousand_in_line_are_served_in_order_for_three_commands_each() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    block_on(async {
+        let mut lockers = Vec::new();
+        for _ in 0..4 {
+            lockers.push(connect(&server.url()).await);
+        }
+        let held = lockers[0].mutex("L").fair().lock().await.expect("locked");
+        let served = Arc::new(Mutex::new(Vec::new()));
+        let mut tasks = JoinSet::new();
+        for n in 0..1000 {
+            let (lock, served) = (lockers[n % 4].mutex("L").fair().lock(), Arc::clone(&served));
+            tasks.spawn(async move {
+                let guard = lock.await.expect("locked");
+                served.lock().expect("no panic").push(guard.owner_id().to_string());
+                guard.release().await.expect("given back");
+            });
+        }
+        let line = must("all are in line", async {
+            loop {
+                let state = lockers[0].mutex("L").inspect().await.expect("inspected");
+                // Subscribed too: each listens on a channel of its own.
+                let channels: Vec<String> =
+                    cmd("PUBSUB").arg("CHANNELS").arg("redisson_lock__channel:*").query(&mut raw).expect("asked");
+                if state.line.len() == 1000 && channels.len() == 1000 {
+                    return state.line;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+        reset(&mut raw);
+        let start = Instant::now();
+        held.release().await.expect("given back");
+        while let Some(done) = must("all are served", tasks.join_next()).await {
+            done.expect("no panic");
+        }
+        let took = start.elapsed();
+        let served = served.lock().expect("no panic");
+        let inversions = served.iter().zip(&line).filter(|(got, due)| got != due).count();
+        assert_eq!((served.len(), inversions), (1000, 0));
+        let counted = calls(&mut raw);
+        // A release and an acquire each; those who wait keep their places alive besides, every few seconds.
+        let upkeep = 1000 * (took.as_secs() / 3 + 1);
+        let sent = counted.get("evalsha").copied().unwrap_or(0);
+        println!("1000 hand-overs in {took:?}: {sent} scripts, {:?} unsubscriptions", counted.get("unsubscribe"));
+        assert!(sent <= 2001 + upkeep, "{sent} scripts in {took:?}");
+        assert!(counted.get("unsubscribe").copied().unwrap_or(0) <= 1001);
+        // What remains are the token and records of clients, which end by themselves.
+        let keys: Vec<String> = cmd("KEYS").arg("*L*").query(&mut raw).expect("listed");
+        assert_eq!(keys, ["redisson_lock_token:{L}"]);
+    });
+}
+
+pub(crate) fn a_head_that_is_dead_is_not_asked_about_all_the_time() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    block_on(async {
+        let locker = connect(&format!("{}?lease=5s", server.url())).await;
+        // One of Redisson's that died in line, a while before its time is over.
+        let now: (u64, u64) = cmd("TIME").query(&mut raw).expect("asked");
+        let dead = "11111111-1111-1111-1111-111111111111:1";
+        cmd("RPUSH").arg("redisson_lock_queue:{L}").arg(dead).query::<()>(&mut raw).expect("set");
+        let until = now.0 * 1000 + now.1 / 1000 + 3000;
+        cmd("ZADD").arg("redisson_lock_timeout:{L}").arg(until).arg(dead).query::<()>(&mut raw).expect("set");
+        let waiting = tokio::spawn(locker.mutex("L").fair().lock());
+        must("in line", async {
+            while locker.mutex("L").inspect().await.expect("inspected").line.len() < 2 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+        reset(&mut raw);
+        let guard = must("the dead one's time is over", waiting).await.expect("no panic").expect("locked");
+        let sent = calls(&mut raw).get("evalsha").copied().unwrap_or(0);
+        assert!(sent <= 8, "{sent} scripts for one dead head");
+        guard.release().await.expect("given back");
+    });
+}
