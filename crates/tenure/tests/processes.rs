@@ -53,6 +53,12 @@ fn main() {
         add("a_stopped_holder_knows_before_its_next_statement", a_stopped_holder_knows_before_its_next_statement);
         add("two_hundred_processes_lose_no_update", two_hundred_processes_lose_no_update);
         add("processes_killed_at_any_point_block_nobody", processes_killed_at_any_point_block_nobody);
+        if store.name == "redis_plain" {
+            continue;
+        }
+        add("half_of_a_thousand_in_line_are_killed_and_the_rest_served_in_order", half_of_a_thousand_in_line_are_killed);
+        add("a_killed_reader_frees_the_writer", a_killed_reader_frees_the_writer);
+        add("permits_of_a_killed_process_come_back", permits_of_a_killed_process_come_back);
     }
     let sqlite = STORES[0];
     tests.push(Test::new("sqlite::a_killed_holder_is_noticed_at_once", Needs::Nothing, move || {
@@ -111,6 +117,9 @@ fn play(role: &str) {
         let locker = Locker::connect(&args[0]).await.expect("connected");
         match role {
             "hold" => hold(&locker).await,
+            "line" => stand_in_line(&locker, args[1].parse().expect("a number")).await,
+            "read" => say_and_hold(locker.rwlock("L").read().await).await,
+            "permits" => say_and_hold(locker.semaphore("L", 3).acquire_many(2).await).await,
             "count" => count(&locker, Path::new(&args[1])).await,
             other => panic!("no such role: {other}"),
         }
@@ -131,6 +140,27 @@ async fn hold(locker: &Locker) {
             other => panic!("no such word: {other}"),
         }
     }
+}
+
+/// Says that it holds, until it is killed.
+async fn say_and_hold(guard: tenure::Result<tenure::Guard>) {
+    let guard = guard.expect("held");
+    println!("{}", guard.token());
+    std::future::pending::<()>().await;
+}
+
+/// Stands in the line of a fair lock many times, and says when each was served.
+async fn stand_in_line(locker: &Locker, times: usize) {
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..times {
+        let lock = locker.mutex("L").fair().lock();
+        tasks.spawn(async move {
+            let guard = lock.await.expect("locked");
+            println!("{} {}", guard.token(), guard.owner_id());
+            guard.release().await.expect("given back");
+        });
+    }
+    while tasks.join_next().await.is_some() {}
 }
 
 /// Adds one to a number in a file under the lock.
@@ -240,6 +270,62 @@ fn processes_killed_at_any_point_block_nobody(store: Opened) {
     }
     let mut last = Player::start("hold", &url, &[]);
     last.line().parse::<u64>().expect("a token");
+}
+
+fn half_of_a_thousand_in_line_are_killed(store: Opened) {
+    let url = format!("{}&lease=3s", store.url);
+    let locker = block_on(Locker::connect(&url)).expect("connected");
+    let held = block_on(locker.mutex("L").fair().lock()).expect("locked");
+    let mut players: Vec<Player> = (0..10).map(|_| Player::start("line", &url, &["100"])).collect();
+    let in_line = || block_on(locker.mutex("L").inspect()).expect("inspected").line;
+    eventually("a thousand are in line", || in_line().len() == 1000);
+    let line = in_line();
+    // Whoever they are: their hundred places are spread over the whole line.
+    for _ in 0..5 {
+        players.remove(line.len() % players.len()).kill();
+    }
+    let start = std::time::Instant::now();
+    block_on(held.release()).expect("given back");
+    let mut served: Vec<(u64, String)> = Vec::new();
+    for player in &mut players {
+        for _ in 0..100 {
+            let line = player.line();
+            let (token, owner) = line.split_once(' ').expect("a token and an owner");
+            served.push((token.parse().expect("a number"), owner.to_owned()));
+        }
+    }
+    let took = start.elapsed();
+    served.sort();
+    let order: Vec<&str> = served.iter().map(|(_, owner)| &**owner).collect();
+    let due: Vec<&str> = line.iter().map(String::as_str).filter(|owner| order.contains(owner)).collect();
+    assert_eq!((order.len(), order == due), (500, true), "in the order in which they came");
+    println!("500 of 1000 were dead, the others were served in {took:?}");
+    // One lease for all of the dead together; added up it would be 1500 s.
+    assert!(took < Duration::from_secs(60), "{took:?}");
+}
+
+fn a_killed_reader_frees_the_writer(store: Opened) {
+    let url = short(&store);
+    let mut reader = Player::start("read", &url, &[]);
+    let token: u64 = reader.line().parse().expect("a token");
+    let locker = block_on(Locker::connect(&url)).expect("connected");
+    assert!(block_on(locker.rwlock("L").try_write()).expect("asked").is_none());
+    let second = block_on(locker.rwlock("L").read()).expect("read");
+    reader.kill();
+    block_on(second.release()).expect("given back");
+    let writer = block_on(locker.rwlock("L").write()).expect("written");
+    assert!(writer.token().get() > token);
+}
+
+fn permits_of_a_killed_process_come_back(store: Opened) {
+    let url = short(&store);
+    let mut holder = Player::start("permits", &url, &[]);
+    holder.line();
+    let locker = block_on(Locker::connect(&url)).expect("connected");
+    let semaphore = locker.semaphore("L", 3);
+    assert!(block_on(semaphore.acquire_many_within(2, Duration::ZERO)).expect("asked").is_none());
+    holder.kill();
+    drop(block_on(semaphore.acquire_many(3)).expect("acquired"));
 }
 
 fn tokens_outlive_all_processes(store: &Opened) {
