@@ -205,8 +205,7 @@ fn main() {
             tests.push(Test::new(name, store.needs, move || (store.check)(&property, Subject::faulty)));
         }
     }
-    tests.push(Test::new("redis::no_key_without_an_expiry_is_left", Needs::Redis, no_key_without_an_expiry_is_left));
-    support::run(tests)
+    support::run_then(tests, no_key_is_left_for_ever)
 }
 
 fn every_scheme_is_tested() {
@@ -215,12 +214,8 @@ fn every_scheme_is_tested() {
     assert_eq!(tested, known, "a scheme without a line here, or a line without a scheme");
 }
 
-/// Whatever tests ran before it or run beside it: no key of ours may be immortal at any time.
-fn no_key_without_an_expiry_is_left() {
-    let mut raw = server().raw();
-    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut raw).expect("listed");
-    for key in keys {
-        let left: i64 = redis::cmd("PTTL").arg(&key).query(&mut raw).expect("asked");
-        assert_ne!(left, -1, "{key:?} would stay for ever");
-    }
+/// After the whole suite: what is there may outlive its use, but not for ever.
+fn no_key_is_left_for_ever() {
+    let left = support::server::keys_for_ever();
+    assert!(left.is_empty(), "keys that would stay for ever: {left:?}");
 }

@@ -117,6 +117,11 @@ macro_rules! tests {
 /// Runs tests. Where a server is missing its tests count as ignored and a line says so; with `TENURE_TEST_ALL` set, as
 /// the project's own test command does, a missing server is a failure.
 pub(crate) fn run(tests: Vec<Test>) -> ! {
+    run_then(tests, || {})
+}
+
+/// The same, and then a check of what all of them together have left. It panics if that is not right.
+pub(crate) fn run_then(tests: Vec<Test>, check: fn()) -> ! {
     // RUST_LOG=tenure=debug shows what the library thinks.
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
@@ -143,7 +148,11 @@ pub(crate) fn run(tests: Vec<Test>) -> ! {
         trials.push(trial.with_ignored_flag(skip));
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
+    let left = std::panic::catch_unwind(check);
     server::end_all();
+    if left.is_err() {
+        std::process::exit(101);
+    }
     for (what, n) in skipped {
         println!("SKIPPED {n} tests: they need {what}");
     }

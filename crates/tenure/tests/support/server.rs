@@ -15,14 +15,34 @@ use tempfile::TempDir;
 use super::signal;
 
 /// Servers with their directories. Some live in statics, which nobody drops.
-static LEFT: Mutex<Vec<(u32, PathBuf)>> = Mutex::new(Vec::new());
+static LEFT: Mutex<Vec<(u32, PathBuf, Option<Login>)>> = Mutex::new(Vec::new());
 
 /// Ends what nobody dropped.
 pub(crate) fn end_all() {
-    for (pid, dir) in LEFT.lock().expect("not poisoned").drain(..) {
+    for (pid, dir, _) in LEFT.lock().expect("not poisoned").drain(..) {
         signal(pid, "KILL");
         let _already_gone = std::fs::remove_dir_all(dir);
     }
+}
+
+/// Keys that no server would ever forget, in all servers that nobody has dropped.
+pub(crate) fn keys_for_ever() -> Vec<String> {
+    let servers = LEFT.lock().expect("not poisoned").clone();
+    let mut found = Vec::new();
+    for (_, dir, login) in servers {
+        let mut raw = client(&dir.join("socket"), login).get_connection().expect("connected");
+        // A sentinel has no keys.
+        let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut raw).unwrap_or_default();
+        let left = |key: &String| redis::cmd("PTTL").arg(key).query::<i64>(&mut raw).unwrap_or(-2);
+        found.extend(keys.iter().map(left).zip(&keys).filter(|(left, _)| *left == -1).map(|(_, key)| key.clone()));
+    }
+    found
+}
+
+/// Over the socket: the same way for servers that speak only TLS.
+fn client(socket: &Path, login: Option<Login>) -> redis::Client {
+    let login = login.map(|Login { user, pass }| format!("?user={user}&pass={pass}")).unwrap_or_default();
+    redis::Client::open(format!("redis+unix://{}{login}", socket.display())).expect("a URL")
 }
 
 /// The server program: `redis-server`, or the one that is to be tested instead.
@@ -126,7 +146,7 @@ impl Setup {
                 return None;
             }
             if answers(&dir.join("socket"), Duration::from_secs(1)) {
-                LEFT.lock().expect("not poisoned").push((child.id(), dir.to_owned()));
+                LEFT.lock().expect("not poisoned").push((child.id(), dir.to_owned(), self.login));
                 return Some(child);
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -184,10 +204,8 @@ impl RedisServer {
         Some(raw)
     }
 
-    /// Over the socket: the same way for servers that speak only TLS.
     fn client(&self) -> redis::Client {
-        let login = self.setup.login.map(|Login { user, pass }| format!("?user={user}&pass={pass}")).unwrap_or_default();
-        redis::Client::open(format!("redis+unix://{}{login}", self.path("socket").display())).expect("a URL")
+        client(&self.path("socket"), self.setup.login)
     }
 
     pub(crate) fn is_master(&self) -> bool {
@@ -241,7 +259,7 @@ fn directory() -> TempDir {
 fn end(child: &mut Child) {
     let _already_gone = child.kill();
     let _reaped = child.wait();
-    LEFT.lock().expect("not poisoned").retain(|(pid, _)| *pid != child.id());
+    LEFT.lock().expect("not poisoned").retain(|(pid, ..)| *pid != child.id());
 }
 
 /// Never the same twice, so that a killed server finds its port free. Outgoing connections get ports from 32768 on, and a
