@@ -86,3 +86,38 @@ fn the_check_for_async_code_takes_no_steps_from_the_task() {
         assert!(tokio::task::coop::has_budget_remaining());
     });
 }
+
+#[test]
+fn threads_read_together_and_none_upgrades() {
+    let locker = Locker::connect("memory:").unwrap();
+    let lock = locker.rwlock("a");
+    let reader = lock.read().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(lock.read().unwrap())).join().unwrap();
+        scope.spawn(|| assert!(lock.try_write().unwrap().is_none())).join().unwrap();
+    });
+    assert_eq!(lock.read().unwrap().hold_count(), 2, "a thread re-enters");
+    assert!(matches!(lock.write(), Err(tenure::Error::Config { .. })));
+    reader.release().unwrap();
+    let writer = lock.write().unwrap();
+    let reader = lock.downgrade(writer).unwrap();
+    std::thread::scope(|scope| scope.spawn(|| assert!(lock.try_read().unwrap().is_some())).join().unwrap());
+    drop(reader);
+}
+
+#[test]
+fn a_thread_may_take_several_permits_one_by_one() {
+    let locker = Locker::connect("memory:").unwrap();
+    let semaphore = locker.semaphore("a", 2);
+    let permits = [semaphore.acquire().unwrap(), semaphore.acquire().unwrap()];
+    assert!(semaphore.try_acquire().unwrap().is_none(), "not re-entrant");
+    semaphore.resize(3).unwrap();
+    drop((semaphore.try_acquire().unwrap().unwrap(), permits));
+    let latch = locker.latch("b");
+    assert!(latch.set(1).unwrap());
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| latch.wait().unwrap());
+        assert_eq!((latch.count().unwrap(), latch.count_down().unwrap()), (1, 0));
+        waiting.join().unwrap();
+    });
+}

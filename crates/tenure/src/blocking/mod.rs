@@ -10,14 +10,16 @@
 //!
 //! A call inside of async code is an error instead of a deadlock; `tokio::task::spawn_blocking` is fine.
 
+mod locks;
+
 use std::ops::Deref;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::coop;
 
-use crate::backend::{Broken, State};
+pub use self::locks::{Latch, Mutex, RwLock, Semaphore};
+use crate::backend::State;
 use crate::error::{Error, Result};
 use crate::guard::Lost;
 use crate::owner::Owner;
@@ -31,11 +33,6 @@ thread_local! {
 #[derive(Debug, Clone)]
 pub struct Locker(crate::Locker);
 
-/// As [`crate::Mutex`], for threads.
-#[derive(Debug, Clone)]
-#[must_use = "a mutex does nothing until it is locked"]
-pub struct Mutex(crate::Mutex);
-
 /// As [`crate::Guard`], for threads.
 #[derive(Debug)]
 #[must_use = "dropping the guard gives the lock back at once"]
@@ -47,9 +44,24 @@ impl Locker {
         block_on(crate::Locker::connect(url)).map(Self)
     }
 
-    /// The lock of a name.
+    /// As [`crate::Locker::mutex`].
     pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
         Mutex(self.0.mutex(name))
+    }
+
+    /// As [`crate::Locker::rwlock`].
+    pub fn rwlock(&self, name: impl AsRef<str>) -> RwLock {
+        RwLock(self.0.rwlock(name))
+    }
+
+    /// As [`crate::Locker::semaphore`].
+    pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
+        Semaphore(self.0.semaphore(name, permits))
+    }
+
+    /// As [`crate::Locker::latch`].
+    pub fn latch(&self, name: impl AsRef<str>) -> Latch {
+        Latch(self.0.latch(name))
     }
 
     /// As [`crate::Locker::list`].
@@ -78,55 +90,9 @@ impl Deref for Locker {
     }
 }
 
-impl Mutex {
-    /// As [`crate::Mutex::lease`].
-    pub fn lease(self, lease: Duration) -> Self {
-        Self(self.0.lease(lease))
-    }
-
-    /// As [`crate::Mutex::lease_fixed`].
-    pub fn lease_fixed(self, lease: Duration) -> Self {
-        Self(self.0.lease_fixed(lease))
-    }
-
-    /// As [`crate::Mutex::max_hold`].
-    pub fn max_hold(self, max_hold: Duration) -> Self {
-        Self(self.0.max_hold(max_hold))
-    }
-
-    /// As [`crate::Mutex::note`].
-    pub fn note(self, note: impl Into<String>) -> Self {
-        Self(self.0.note(note))
-    }
-
-    /// Waits until the lock is held.
-    pub fn lock(&self) -> Result<Guard> {
-        block_on(self.of_this_thread().lock()).map(Guard)
-    }
-
-    /// Waits for a limited time. `None`: somebody else had the lock all the time.
-    pub fn lock_within(&self, wait: Duration) -> Result<Option<Guard>> {
-        Ok(block_on(self.of_this_thread().lock_within(wait))?.map(Guard))
-    }
-
-    /// Asks once. `None`: somebody else has the lock.
-    pub fn try_lock(&self) -> Result<Option<Guard>> {
-        Ok(block_on(self.of_this_thread().try_lock())?.map(Guard))
-    }
-
-    /// As [`crate::Mutex::inspect`].
-    pub fn inspect(&self) -> Result<State> {
-        block_on(self.0.inspect())
-    }
-
-    /// As [`crate::Mutex::break_hold`].
-    pub fn break_hold(&self) -> Result<Option<Broken>> {
-        block_on(self.0.break_hold())
-    }
-
-    fn of_this_thread(&self) -> crate::Mutex {
-        THIS_THREAD.with(|thread| self.0.clone().owner(thread))
-    }
+/// This thread, as one who re-enters.
+fn this_thread() -> Owner {
+    THIS_THREAD.with(Owner::clone)
 }
 
 impl Guard {
