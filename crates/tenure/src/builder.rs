@@ -26,6 +26,7 @@ pub struct Builder {
     about: Option<String>,
     clock: Clock,
     runtime: Option<Handle>,
+    label: Option<connect::Label>,
 }
 
 impl Default for Builder {
@@ -38,6 +39,7 @@ impl Default for Builder {
             about: None,
             clock: Clock::system(),
             runtime: None,
+            label: None,
         }
     }
 }
@@ -94,6 +96,7 @@ impl Builder {
     /// Safe: nothing is locked yet.
     pub async fn connect(mut self, url: &str) -> Result<Locker> {
         let mut target = connect::parse(url)?;
+        self.label = connect::label(&target);
         if let Some(lease) = target.options.duration("lease")? {
             self.lease = lease;
         }
@@ -141,11 +144,13 @@ impl Builder {
 
     fn build(self, backend: Arc<dyn Backend>, client: ClientId, runtime: Handle) -> Result<Locker> {
         let capabilities = backend.capabilities();
-        let Self { lease, timeout, retry, drift, clock, .. } = self;
+        let Self { lease, timeout, retry, drift, clock, label, .. } = self;
         let usual = if capabilities.fails_over { RetryPolicy::over_a_failover() } else { RetryPolicy::default() };
         let retry = retry.unwrap_or(usual);
         let settings = Settings { backend, clock, drift, timeout, retry, counters: Arc::default() };
-        Ok(Locker { core: Arc::new(Core::new(settings, capabilities, lease, client, runtime)) })
+        let mut core = Core::new(settings, capabilities, lease, client, runtime);
+        core.label = label;
+        Ok(Locker { core: Arc::new(core) })
     }
 }
 

@@ -118,6 +118,36 @@ pub(crate) fn parse(url: &str) -> Result<Target> {
     Ok(Target { scheme, rest: rest.to_owned(), options: Options::parse(query, scheme)? })
 }
 
+/// Which store a URL names, without credentials: the same in every process that spells the URL alike.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Label {
+    pub(crate) address: String,
+    pub(crate) prefix: String,
+}
+
+/// `None` where every locker has a store of its own.
+pub(crate) fn label(target: &Target) -> Option<Label> {
+    let Target { scheme, rest, options } = target;
+    if scheme.name == "memory" {
+        return None;
+    }
+    // Paths of sockets and files may have an @ in them; before those of servers stands what must not be shown.
+    let server = scheme.feature == "redis" && !scheme.name.ends_with("+unix");
+    let address = if server { rest.rsplit_once('@').map_or(&**rest, |(_, public)| public) } else { rest };
+    let (hosts, path) = if server {
+        let address = address.trim_start_matches('/');
+        address.split_once('/').unwrap_or((address, ""))
+    } else {
+        ("", address)
+    };
+    let mut hosts: Vec<&str> = hosts.split(',').collect();
+    // The order in which a cluster's servers are listed says nothing.
+    hosts.sort_unstable();
+    let db = options.get("db").unwrap_or_default();
+    let address = format!("{}://{}/{path}?db={db}", scheme.name, hosts.join(","));
+    Some(Label { address, prefix: options.get("prefix").unwrap_or_default().to_owned() })
+}
+
 pub(crate) async fn open(target: Target, context: Context) -> Result<Arc<dyn Backend>> {
     let Target { scheme, rest, mut options } = target;
     let Some(open) = scheme.open else { return Err(Error::Closed) };
@@ -161,6 +191,10 @@ impl Options {
         Some(self.0.swap_remove(at).1)
     }
 
+    fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(k, _)| *k == name).map(|(_, value)| &**value)
+    }
+
     /// An option that takes one of a few words.
     #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only Redis has such options"))]
     pub(crate) fn one_of<T: Copy>(&mut self, name: &str, words: &[(&str, T)]) -> Result<Option<T>> {
@@ -178,4 +212,30 @@ impl Options {
 /// Undoes percent-encoding; `None` if the result is not UTF-8.
 pub(crate) fn decode(text: &str) -> Option<String> {
     percent_decode_str(text).decode_utf8().ok().map(std::borrow::Cow::into_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labelled(url: &str) -> Option<Label> {
+        label(&parse(url).ok()?)
+    }
+
+    #[test]
+    fn a_label_of_a_file_is_its_path() {
+        assert_eq!(labelled("memory:"), None);
+        let label = labelled("sqlite:/tmp/a@b.db?prefix=p:").expect("a label");
+        assert_eq!((&*label.address, &*label.prefix), ("sqlite:///tmp/a@b.db?db=", "p:"));
+    }
+
+    #[test]
+    #[cfg(feature = "redis")]
+    fn a_label_of_redis_has_no_credentials_and_no_order_of_servers() {
+        let label = |url| labelled(url).expect("a label").address;
+        assert_eq!(label("redis://user:pass@host:1/2"), "redis://host:1/2?db=");
+        assert_eq!(label("redis+cluster://u:p@b:1,a:1"), label("redis+cluster://a:1,b:1"));
+        assert_ne!(label("redis+unix:///s?db=1&pass=x"), label("redis+unix:///s?db=2&pass=x"));
+        assert!(!label("redis+unix:///s?db=1&pass=x").contains('x'));
+    }
 }

@@ -212,17 +212,7 @@ impl Guard {
     /// # Cancel safety
     /// As safe as the future that it runs.
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
-        let mut work = pin!(work);
-        let mut lost = pin!(self.lost());
-        std::future::poll_fn(|cx| {
-            // A process that stood still must not get one more step of work done.
-            if let Poll::Ready(lost) = lost.as_mut().poll(cx) {
-                return Poll::Ready(Err(lost));
-            }
-            let Poll::Ready(done) = work.as_mut().poll(cx) else { return Poll::Pending };
-            Poll::Ready(self.check().map(|()| done))
-        })
-        .await
+        run_under(self.lost(), || self.check(), work).await
     }
 
     /// Gives the lock back and waits until the store has confirmed it. With other guards of the same hold alive, only
@@ -251,6 +241,25 @@ impl fmt::Debug for Guard {
             .field("state", &self.state())
             .finish_non_exhaustive()
     }
+}
+
+/// Runs a future until the news of a loss comes; `check` has the last word.
+pub(crate) async fn run_under<F: Future>(
+    lost: impl Future<Output = Lost>,
+    check: impl Fn() -> Result<(), Lost>,
+    work: F,
+) -> Result<F::Output, Lost> {
+    let mut work = pin!(work);
+    let mut lost = pin!(lost);
+    std::future::poll_fn(|cx| {
+        // A process that stood still must not get one more step of work done.
+        if let Poll::Ready(lost) = lost.as_mut().poll(cx) {
+            return Poll::Ready(Err(lost));
+        }
+        let Poll::Ready(done) = work.as_mut().poll(cx) else { return Poll::Pending };
+        Poll::Ready(check().map(|()| done))
+    })
+    .await
 }
 
 /// A view of a hold that does not keep it: for the task that must stop when the lock is lost.

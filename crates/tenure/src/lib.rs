@@ -73,10 +73,15 @@ pub use guard::{Guard, Lost, LostReason, State, Watcher};
 pub use locker::Locker;
 pub use name::{ClientId, OwnerId, OwnerIds, Resource, Token};
 pub use owner::Owner;
+pub use primitives::election::{Changes, Election, Leader};
 pub use primitives::latch::Latch;
+pub use primitives::multi::{Multi, MultiGuard};
 pub use primitives::mutex::Mutex;
+pub use primitives::partitions::{Member, Partition, Partitions};
 pub use primitives::rwlock::RwLock;
 pub use primitives::semaphore::Semaphore;
+pub use primitives::serial::{Outcome, Serial};
+pub use primitives::striped::Striped;
 pub use retry::RetryPolicy;
 pub use stats::{Histogram, Stats};
 

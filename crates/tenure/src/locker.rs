@@ -9,14 +9,21 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::backend::{Backend, Broken, Capabilities, Scope, State};
+use crate::backend::{Claim, Mode, Queue};
 use crate::builder::Builder;
+use crate::connect::Label;
 use crate::error::{Error, Result};
 use crate::keeper::{Keeper, Settings, bounded};
 use crate::name::{ClientId, OwnerIds, Resource};
+use crate::primitives::election::Election;
 use crate::primitives::latch::Latch;
+use crate::primitives::multi::Multi;
 use crate::primitives::mutex::Mutex;
+use crate::primitives::partitions::Partitions;
 use crate::primitives::rwlock::RwLock;
 use crate::primitives::semaphore::Semaphore;
+use crate::primitives::striped::Striped;
+use crate::signal::Signal;
 use crate::stats::Stats;
 use crate::turnstile::Turnstile;
 use crate::wait::{Patience, sleep_long};
@@ -51,6 +58,8 @@ pub(crate) struct Core {
     pub(crate) runtime: Handle,
     pub(crate) closed: watch::Sender<bool>,
     acquiring: watch::Sender<usize>,
+    /// Which store this is, where a URL has said so.
+    pub(crate) label: Option<Label>,
 }
 
 /// Counts an acquisition under way, so that closing can wait for it.
@@ -85,6 +94,7 @@ impl Core {
             runtime,
             closed: watch::Sender::new(false),
             acquiring: watch::Sender::new(0),
+            label: None,
         }
     }
 
@@ -164,6 +174,30 @@ impl Locker {
         Latch::new(self.clone(), Resource::new(name))
     }
 
+    /// The locks of several names, all or none. See [`Multi`].
+    #[must_use = "nothing is locked yet"]
+    pub fn multi<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> Multi {
+        Multi::of(names.into_iter().map(|name| self.mutex(name)))
+    }
+
+    /// `count` locks `name#0`, `name#1`, … under one name. See [`Striped`].
+    #[must_use = "nothing is locked yet"]
+    pub fn striped(&self, name: impl AsRef<str>, count: u32) -> Striped {
+        Striped::new(self.clone(), name.as_ref(), count)
+    }
+
+    /// The election of a leader. See [`Election`].
+    #[must_use = "nobody is a candidate yet"]
+    pub fn election(&self, name: impl AsRef<str>) -> Election {
+        Election::new(self.clone(), name.as_ref())
+    }
+
+    /// `count` partitions `name/0`, `name/1`, …, spread over those who take part. See [`Partitions`].
+    #[must_use = "nobody takes part yet"]
+    pub fn partitions(&self, name: impl AsRef<str>, count: u32) -> Partitions {
+        Partitions::new(self.clone(), name.as_ref(), count)
+    }
+
     /// What the store says of all held locks whose names start with `prefix`. May take long on a large store.
     ///
     /// # Cancel safety
@@ -182,6 +216,15 @@ impl Locker {
             .call("inspecting", self.core.settings.timeout, |b| async move { b.inspect(Scope::One(&resource)).await })
             .await?;
         Ok(states.into_iter().next().unwrap_or(free))
+    }
+
+    /// Fires when a look at this name may show something new.
+    pub(crate) async fn watch(&self, resource: Resource) -> Result<Signal> {
+        let Core { settings, owners, lease, .. } = &*self.core;
+        let owner = owners.next();
+        let (mode, queue, lease) = (Mode::Exclusive, Queue::Never, *lease);
+        let claim = Claim { resource, owner, mode, queue, lease, tokens: 1, note: None };
+        self.core.call("subscribing", settings.timeout, |b| async move { b.watch(&claim).await }).await
     }
 
     pub(crate) async fn break_hold(&self, resource: Resource) -> Result<Option<Broken>> {

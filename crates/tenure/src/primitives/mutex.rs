@@ -103,4 +103,12 @@ impl Mutex {
     pub(crate) async fn acquire(&self, patience: Patience) -> Result<Option<Guard>> {
         self.wanted.acquire(self.mode, patience).await
     }
+
+    pub(crate) fn locker(&self) -> &Locker {
+        &self.wanted.locker
+    }
+
+    pub(crate) fn resource(&self) -> Result<&Resource> {
+        self.wanted.resource.as_ref().map_err(Clone::clone)
+    }
 }

@@ -1,0 +1,159 @@
+//! [`Election`]: one leader at any time, and everybody can see who.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::State;
+use crate::error::Result;
+use crate::guard::Guard;
+use crate::locker::Locker;
+use crate::name::{Resource, Token};
+use crate::primitives::mutex::Mutex;
+use crate::primitives::news::News;
+
+/// One leader among all who campaign under a name.
+///
+/// The leader is whoever holds the lock of that name. Its term is the lock's fencing [token](Guard::token): every
+/// leader's is larger than that of all before it. **To resign is to release the guard**, or to drop it. A leader that dies
+/// is followed by the next one as a dead holder is: after the lease, or at once where the store notices.
+///
+/// ```
+/// # async fn example() -> tenure::Result<()> {
+/// let locker = tenure::Locker::connect("memory:").await?;
+/// let election = locker.election("scheduler");
+/// let term = election.campaign("10.0.0.7:8080").await?; // waits until elected
+/// let leader = election.leader().await?.expect("elected");
+/// assert_eq!(leader.value.as_deref(), Some("10.0.0.7:8080"));
+/// term.run(async { /* lead; dropped when the office is lost */ }).await?;
+/// term.release().await?; // resigns
+/// assert!(election.leader().await?.is_none());
+/// # locker.close().await
+/// # }
+/// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "nobody is a candidate yet"]
+pub struct Election {
+    locker: Locker,
+    name: Arc<str>,
+    lease: Duration,
+}
+
+/// Who leads, as the store knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leader {
+    /// What the leader campaigned with.
+    pub value: Option<String>,
+    /// The term: at least the leader's token, and less than the next leader's. More than its token only while several
+    /// candidates of one locker stand in line, for whom tokens are reserved.
+    pub term: Option<Token>,
+    /// The owner as the store writes it.
+    pub owner: String,
+}
+
+impl Election {
+    pub(crate) fn new(locker: Locker, name: &str) -> Self {
+        let lease = locker.core.lease;
+        Self { locker, name: name.into(), lease }
+    }
+
+    /// The lease, instead of the locker's: how long a leader that died is thought to lead.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// Waits to be elected. The value is for those who ask who leads: an address, for example; up to 4096 bytes.
+    ///
+    /// # Cancel safety
+    /// Safe: dropping the future ends the candidature.
+    pub fn campaign(&self, value: &str) -> impl Future<Output = Result<Guard>> + Send + use<> {
+        self.candidate(value).lock()
+    }
+
+    /// As [`campaign`](Self::campaign), for a limited time. `None`: somebody else led all the time.
+    ///
+    /// # Cancel safety
+    /// As [`campaign`](Self::campaign).
+    pub fn campaign_within(&self, value: &str, wait: Duration) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+        self.candidate(value).lock_within(wait)
+    }
+
+    /// Asks once. `None`: somebody else leads.
+    ///
+    /// # Cancel safety
+    /// As [`campaign`](Self::campaign).
+    pub fn try_campaign(&self, value: &str) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+        self.candidate(value).try_lock()
+    }
+
+    /// Who leads now. `None`: nobody.
+    ///
+    /// # Cancel safety
+    /// Safe: it only reads.
+    pub async fn leader(&self) -> Result<Option<Leader>> {
+        Ok(Leader::of(self.locker.inspect(Resource::new(&self.name)?).await?))
+    }
+
+    /// Follows who leads. The first answer is the present state.
+    ///
+    /// ```
+    /// # async fn example() -> tenure::Result<()> {
+    /// # let locker = tenure::Locker::connect("memory:").await?;
+    /// # let election = locker.election("scheduler");
+    /// let mut changes = election.changes();
+    /// assert!(changes.next().await?.is_none()); // nobody yet
+    /// let term = election.campaign("a").await?;
+    /// assert_eq!(changes.next().await?.expect("a leader").term, Some(term.token()));
+    /// # Ok(())
+    /// # }
+    /// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+    /// ```
+    #[must_use = "nobody looks until it is asked"]
+    pub fn changes(&self) -> Changes {
+        Changes { election: self.clone(), news: News::new(self.locker.clone(), self.lease), told: None }
+    }
+
+    fn candidate(&self, value: &str) -> Mutex {
+        self.locker.mutex(&self.name).lease(self.lease).note(value)
+    }
+}
+
+impl Leader {
+    fn of(state: State) -> Option<Self> {
+        let holder = state.holders.into_iter().next()?;
+        Some(Self { value: holder.note, term: holder.token, owner: holder.owner })
+    }
+}
+
+/// Tells who leads, whenever that has changed.
+///
+/// It tells the state, not the history: whoever led only between two looks is not told. A change is seen when the store
+/// tells of it, and after about a second at the latest.
+#[derive(Debug)]
+pub struct Changes {
+    election: Election,
+    news: News,
+    /// What the last answer was, if there was one.
+    told: Option<Option<Leader>>,
+}
+
+impl Changes {
+    /// Waits until somebody else leads than the last answer said, or nobody does. An error of the store ends this wait
+    /// and not the changes: the next call goes on.
+    ///
+    /// # Cancel safety
+    /// Safe: what was not told is told by the next call.
+    pub async fn next(&mut self) -> Result<Option<Leader>> {
+        let name = [Resource::new(&self.election.name)?];
+        loop {
+            self.news.listen(&name).await;
+            let now = self.election.leader().await?;
+            if self.told.as_ref() != Some(&now) {
+                self.told = Some(now.clone());
+                return Ok(now);
+            }
+            self.news.wait().await;
+        }
+    }
+}

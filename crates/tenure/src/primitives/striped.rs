@@ -1,0 +1,230 @@
+//! [`Striped`]: several locks under one name, for what can be split.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use crate::error::{Error, Result};
+use crate::guard::Guard;
+use crate::locker::Locker;
+use crate::name::Resource;
+use crate::primitives::mutex::Mutex;
+
+/// `n` locks `name#0` … `name#n-1` under one name: the one [of a key](Self::of), or [any that is free](Self::lock_any).
+///
+/// A stock of 500 that everybody wants to buy from is one lock that everybody waits for. In five stripes of 100 each,
+/// five can sell at the same time:
+///
+/// ```
+/// # async fn example() -> tenure::Result<()> {
+/// let locker = tenure::Locker::connect("memory:").await?;
+/// let stock = locker.striped("stock:1001", 5);
+/// let (stripe, guard) = stock.lock_any().await?;
+/// println!("sells from part {stripe} under token {}", guard.token());
+/// guard.release().await?;
+/// # locker.close().await
+/// # }
+/// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+/// ```
+///
+/// # Which stripe a key has
+/// FNV-1a (64 bit) of the key's bytes, modulo the number of stripes: `"foobar"` has the hash `0x85944171f73967e8`, so of
+/// 5 stripes the stripe 3. Programs in other languages can do the same. Another number of stripes is another assignment:
+/// all must use the same.
+#[derive(Debug, Clone)]
+#[must_use = "nothing is locked yet"]
+pub struct Striped {
+    locker: Locker,
+    name: Arc<str>,
+    count: u32,
+    lease: Option<Duration>,
+}
+
+impl Striped {
+    pub(crate) fn new(locker: Locker, name: &str, count: u32) -> Self {
+        Self { locker, name: name.into(), count, lease: None }
+    }
+
+    /// The lease, instead of the locker's. See [`Mutex::lease`].
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// How many stripes there are.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The number of a key's stripe; 0 if there are none.
+    ///
+    /// ```
+    /// # async fn example() -> tenure::Result<()> {
+    /// # let locker = tenure::Locker::connect("memory:").await?;
+    /// assert_eq!(locker.striped("users", 5).index("foobar"), 3);
+    /// # Ok(())
+    /// # }
+    /// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+    /// ```
+    #[must_use]
+    pub fn index(&self, key: impl AsRef<[u8]>) -> u32 {
+        part_of(key.as_ref(), self.count)
+    }
+
+    /// The lock of a key: always the same stripe, shared with the other keys of that stripe. That there are no stripes
+    /// is reported when it is used.
+    ///
+    /// ```
+    /// # async fn example() -> tenure::Result<()> {
+    /// # let locker = tenure::Locker::connect("memory:").await?;
+    /// let guard = locker.striped("users", 5).of("foobar").lock().await?;
+    /// assert_eq!(guard.resource().as_str(), "users#3");
+    /// # Ok(())
+    /// # }
+    /// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+    /// ```
+    pub fn of(&self, key: impl AsRef<[u8]>) -> Mutex {
+        self.mutex(self.index(key))
+    }
+
+    /// The lock of one stripe. `None` if there is no such stripe.
+    #[must_use]
+    pub fn stripe(&self, index: u32) -> Option<Mutex> {
+        (index < self.count).then(|| self.mutex(index))
+    }
+
+    /// Waits until one of the stripes is held: tries them from a random one on, then waits for all of them at once. Which
+    /// one it was stands beside the guard. Fails when no stripe can be had any more.
+    ///
+    /// # Cancel safety
+    /// Safe: dropping the future leaves neither a lock nor a place in line behind.
+    pub fn lock_any(&self) -> impl Future<Output = Result<(u32, Guard)>> + Send + use<> {
+        let asked = self.clone();
+        async move { asked.any(None).await?.ok_or(Error::Closed) }
+    }
+
+    /// As [`lock_any`](Self::lock_any), for a limited time. `None`: others had all stripes all the time. Zero asks once,
+    /// as [`try_lock_any`](Self::try_lock_any) does.
+    ///
+    /// # Cancel safety
+    /// As [`lock_any`](Self::lock_any).
+    pub fn lock_any_within(&self, wait: Duration) -> impl Future<Output = Result<Option<(u32, Guard)>>> + Send + use<> {
+        let asked = self.clone();
+        async move { asked.any(Some(wait)).await }
+    }
+
+    /// Asks once for each, until one is free. `None`: others have all of them.
+    ///
+    /// # Cancel safety
+    /// As [`lock_any`](Self::lock_any).
+    pub fn try_lock_any(&self) -> impl Future<Output = Result<Option<(u32, Guard)>>> + Send + use<> {
+        self.lock_any_within(Duration::ZERO)
+    }
+
+    async fn any(&self, wait: Option<Duration>) -> Result<Option<(u32, Guard)>> {
+        if self.count == 0 {
+            return Err(no_parts(&self.name, "stripes"));
+        }
+        let clock = &self.locker.core.settings.clock;
+        let until = wait.map(|wait| clock.now().after(wait));
+        let start = getrandom::u32().unwrap_or(0) % self.count;
+        // `start + i` may not fit.
+        let stripes: Vec<u32> = (start..self.count).chain(0..start).collect();
+        let tried = async {
+            let (mut from, mut size, mut error) = (0, 1, None);
+            // Few when most are free, so that few are got for nothing; not many round trips when most are not.
+            while let Some(batch) = stripes.get(from..stripes.len().min(from + size)).filter(|batch| !batch.is_empty()) {
+                match first(batch.iter().map(|&index| (index, self.mutex(index).try_lock()))).await {
+                    Ok(None) => {}
+                    Ok(got) => return Ok(got),
+                    Err(e) => error = Some(e),
+                }
+                (from, size) = (from + size, size * 2);
+            }
+            error.map_or(Ok(None), Err)
+        };
+        match wait {
+            None => {
+                if let Ok(Some(got)) = tried.await {
+                    return Ok(Some(got));
+                }
+                let lock = |&index| {
+                    let mutex = self.mutex(index);
+                    (index, async move { mutex.lock().await.map(Some) })
+                };
+                first(stripes.iter().map(lock)).await
+            }
+            Some(Duration::ZERO) => tried.await,
+            Some(wait) => {
+                // Half of the time at most for those who answer late: the wait says better what was wrong.
+                let half = crate::wait::Patience::Until(clock.now().after(wait / 2));
+                if let Some(Ok(Some(got))) = self.locker.core.within(half, tried).await {
+                    return Ok(Some(got));
+                }
+                let left = until.map_or(Duration::ZERO, |until| until.since(clock.now()));
+                first(stripes.iter().map(|&index| (index, self.mutex(index).lock_within(left)))).await
+            }
+        }
+    }
+
+    fn mutex(&self, index: u32) -> Mutex {
+        let name = if self.count == 0 {
+            Err(no_parts(&self.name, "stripes"))
+        } else {
+            Resource::new(&self.name).and_then(|name| Resource::new(format!("{name}#{index}")))
+        };
+        let mutex = Mutex::new(self.locker.clone(), name);
+        match self.lease {
+            Some(lease) => mutex.lease(lease),
+            None => mutex,
+        }
+    }
+}
+
+/// The first that is granted; another one granted in the same moment is given back by being dropped. Errors count only
+/// when none is granted: the others may be elsewhere.
+async fn first<F>(asked: impl Iterator<Item = (u32, F)>) -> Result<Option<(u32, Guard)>>
+where
+    F: Future<Output = Result<Option<Guard>>>,
+{
+    let mut answers: FuturesUnordered<_> = asked.map(|(index, ask)| async move { (index, ask.await) }).collect();
+    let mut error = None;
+    while let Some((index, answer)) = answers.next().await {
+        match answer {
+            Ok(Some(guard)) => return Ok(Some((index, guard))),
+            Ok(None) => {}
+            Err(e) => error = error.or(Some(e)),
+        }
+    }
+    error.map_or(Ok(None), Err)
+}
+
+pub(super) fn no_parts(name: &str, what: &str) -> Error {
+    Error::config(format!("{name:?} with 0 {what}"), "has nothing to lock", "1 or more")
+}
+
+/// The part of a key among `count`: FNV-1a, 64 bit, modulo the count. Other languages do the same: it must not change.
+pub(super) fn part_of(key: &[u8], count: u32) -> u32 {
+    let hash = key.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
+    hash.checked_rem(u64::from(count)).and_then(|part| u32::try_from(part).ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::part_of;
+
+    #[test]
+    fn keys_stay_where_they_are() {
+        // The hashes are those of the algorithm's authors.
+        let vectors = [("", 0xcbf2_9ce4_8422_2325_u64), ("a", 0xaf63_dc4c_8601_ec8c), ("foobar", 0x8594_4171_f739_67e8)];
+        for (key, hash) in vectors {
+            for count in [1_u32, 5, 16, 1021] {
+                assert_eq!(u64::from(part_of(key.as_bytes(), count)), hash % u64::from(count), "{key:?} of {count}");
+            }
+        }
+        assert_eq!(part_of(b"foobar", 5), 3);
+        assert_eq!(part_of(b"foobar", 0), 0);
+    }
+}
