@@ -10,6 +10,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use crate::clock::Instant;
 use crate::error::{Error, Fault, Result};
 use crate::guard::{Guard, Lost, run_under};
+use crate::locker::Locker;
 use crate::name::{ClientId, Token};
 use crate::primitives::mutex::Mutex;
 use crate::wait::Patience;
@@ -21,7 +22,8 @@ use crate::wait::Patience;
 /// other in one order cannot wait in a circle.
 ///
 /// A store is told from another by its URL without credentials: **spell the URLs alike** in all programs that lock
-/// names of several stores together. Duplicates are merged; the first one's options count.
+/// names of several stores together. Stores without a URL ([`Builder::over`](crate::Builder::over)) are told apart by the
+/// kind of store alone. Duplicates are merged; the first one's options count.
 ///
 /// ```
 /// # async fn example() -> tenure::Result<()> {
@@ -96,7 +98,7 @@ impl Multi {
     /// Safe: dropping the future leaves neither a lock nor a place in line behind.
     pub fn lock(&self) -> impl Future<Output = Result<MultiGuard>> + Send + use<> {
         let asked = self.clone();
-        async move { acquire(&*asked.parts?, None).await?.ok_or(Error::Closed) }
+        async move { acquire(&asked.parts?, None).await?.ok_or(Error::Closed) }
     }
 
     /// As [`lock`](Self::lock), for a limited time in all. `None`: somebody else had one of them. Zero asks once, as
@@ -108,7 +110,7 @@ impl Multi {
         let asked = self.clone();
         async move {
             let parts = asked.parts?;
-            if wait.is_zero() { try_all(&parts, Patience::Endless).await } else { acquire(&parts, Some(wait)).await }
+            if wait.is_zero() { try_all(&parts, None).await } else { acquire(&parts, Some(wait)).await }
         }
     }
 
@@ -118,7 +120,7 @@ impl Multi {
     /// As [`lock`](Self::lock).
     pub fn try_lock(&self) -> impl Future<Output = Result<Option<MultiGuard>>> + Send + use<> {
         let asked = self.clone();
-        async move { try_all(&*asked.parts?, Patience::Endless).await }
+        async move { try_all(&asked.parts?, None).await }
     }
 }
 
@@ -126,7 +128,7 @@ async fn acquire(parts: &[Mutex], wait: Option<Duration>) -> Result<Option<Multi
     let Some(first) = parts.first() else { return Ok(None) };
     let clock = &first.locker().core.settings.clock;
     let until = wait.map(|wait| clock.now().after(wait));
-    match try_all(parts, until.map_or(Patience::Endless, Patience::Until)).await {
+    match try_all(parts, until).await {
         Ok(Some(guards)) => return Ok(Some(guards)),
         Ok(None) => {}
         // The time is up, or asking again is of no use.
@@ -156,7 +158,7 @@ async fn acquire(parts: &[Mutex], wait: Option<Duration>) -> Result<Option<Multi
 }
 
 /// Asks for all before the first answer is awaited. What was got is given back before the answer, if it is not all.
-async fn try_all(parts: &[Mutex], patience: Patience) -> Result<Option<MultiGuard>> {
+async fn try_all(parts: &[Mutex], until: Option<Instant>) -> Result<Option<MultiGuard>> {
     let Some(first) = parts.first() else { return Ok(None) };
     let ask = |(place, part): (usize, &Mutex)| {
         let answer = part.try_lock();
@@ -174,9 +176,9 @@ async fn try_all(parts: &[Mutex], patience: Patience) -> Result<Option<MultiGuar
         }
     };
     let core = &first.locker().core;
-    let answered = match patience {
-        Patience::Until(_) => core.within(patience, all).await.is_some(),
-        _ => {
+    let answered = match until {
+        Some(until) => core.within(Patience::Until(until), all).await.is_some(),
+        None => {
             all.await;
             true
         }
@@ -192,11 +194,16 @@ async fn try_all(parts: &[Mutex], patience: Patience) -> Result<Option<MultiGuar
         return Ok(Some(held));
     }
     if !answered && !busy {
-        let late = "no answer before the wait was over";
-        return Err(Error::unavailable(core.capabilities.backend, "acquiring", Fault::Timeout, late));
+        return Err(late(first.locker()));
     }
     held.give_back().await;
     Ok(None)
+}
+
+/// The wait is over, and nobody knows whether the lock is busy.
+pub(super) fn late(locker: &Locker) -> Error {
+    let backend = locker.capabilities().backend;
+    Error::unavailable(backend, "acquiring", Fault::Timeout, "no answer before the wait was over")
 }
 
 /// Several locks that are held together: the loss of one is the loss of all. Dropping it gives all of them back, as
@@ -223,7 +230,6 @@ pub struct MultiGuard {
 
 impl MultiGuard {
     /// The guards, in the order of the locks.
-    #[must_use]
     pub fn guards(&self) -> &[Guard] {
         &self.guards
     }

@@ -198,7 +198,6 @@ impl Member {
     }
 
     /// The group that this is a member of.
-    #[must_use]
     pub fn group(&self) -> &Partitions {
         &self.group
     }

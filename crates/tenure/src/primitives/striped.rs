@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
+use crate::clock::Instant;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::locker::Locker;
 use crate::name::Resource;
+use crate::primitives::multi::late;
 use crate::primitives::mutex::Mutex;
+use crate::wait::Patience;
 
 /// `n` locks `name#0` … `name#n-1` under one name: the one [of a key](Self::of), or [any that is free](Self::lock_any).
 ///
@@ -128,45 +131,51 @@ impl Striped {
             return Err(no_parts(&self.name, "stripes"));
         }
         let clock = &self.locker.core.settings.clock;
-        let until = wait.map(|wait| clock.now().after(wait));
+        let limit = wait.filter(|wait| !wait.is_zero()).map(|wait| (clock.now().after(wait / 2), clock.now().after(wait)));
         let start = getrandom::u32().unwrap_or(0) % self.count;
-        // `start + i` may not fit.
         let stripes: Vec<u32> = (start..self.count).chain(0..start).collect();
-        let tried = async {
-            let (mut from, mut size, mut error) = (0, 1, None);
-            // Few when most are free, so that few are got for nothing; not many round trips when most are not.
-            while let Some(batch) = stripes.get(from..stripes.len().min(from + size)).filter(|batch| !batch.is_empty()) {
-                match first(batch.iter().map(|&index| (index, self.mutex(index).try_lock()))).await {
-                    Ok(None) => {}
-                    Ok(got) => return Ok(got),
-                    Err(e) => error = Some(e),
-                }
-                (from, size) = (from + size, size * 2);
-            }
-            error.map_or(Ok(None), Err)
-        };
-        match wait {
-            None => {
-                if let Ok(Some(got)) = tried.await {
-                    return Ok(Some(got));
-                }
+        let tried = self.try_any(&stripes, limit).await;
+        match (tried, limit) {
+            (Ok(Some(got)), _) => Ok(Some(got)),
+            (Err(error), _) if !error.is_transient() => Err(error),
+            (tried, None) if wait.is_some() => tried,
+            (_, None) => {
                 let lock = |&index| {
-                    let mutex = self.mutex(index);
-                    (index, async move { mutex.lock().await.map(Some) })
+                    let lock = self.mutex(index).lock();
+                    (index, async move { lock.await.map(Some) })
                 };
                 first(stripes.iter().map(lock)).await
             }
-            Some(Duration::ZERO) => tried.await,
-            Some(wait) => {
-                // Half of the time at most for those who answer late: the wait says better what was wrong.
-                let half = crate::wait::Patience::Until(clock.now().after(wait / 2));
-                if let Some(Ok(Some(got))) = self.locker.core.within(half, tried).await {
-                    return Ok(Some(got));
-                }
-                let left = until.map_or(Duration::ZERO, |until| until.since(clock.now()));
-                first(stripes.iter().map(|&index| (index, self.mutex(index).lock_within(left)))).await
-            }
+            (tried, Some((_, until))) => match until.since(clock.now()) {
+                Duration::ZERO => tried,
+                left => first(stripes.iter().map(|&index| (index, self.mutex(index).lock_within(left)))).await,
+            },
         }
+    }
+
+    /// Few when most are free, so that few are got in vain; more at once when they are not, so that it takes few round
+    /// trips. The limit says when to try no more, and when the time is up.
+    async fn try_any(&self, stripes: &[u32], limit: Option<(Instant, Instant)>) -> Result<Option<(u32, Guard)>> {
+        let core = &self.locker.core;
+        let (mut from, mut size, mut error) = (0, 1, None);
+        while let Some(batch) = stripes.get(from..stripes.len().min(from + size)).filter(|batch| !batch.is_empty()) {
+            let asked = first(batch.iter().map(|&index| (index, self.mutex(index).try_lock())));
+            let answer = match limit {
+                Some((enough, _)) if from > 0 && core.settings.clock.now() >= enough => break,
+                Some((_, until)) => {
+                    let answer = core.within(Patience::Until(until), asked).await;
+                    answer.unwrap_or_else(|| Err(late(&self.locker)))
+                }
+                None => asked.await,
+            };
+            match answer {
+                Ok(None) => {}
+                Ok(got) => return Ok(got),
+                Err(e) => error = error.or(Some(e)),
+            }
+            (from, size) = (from + size, size * 2);
+        }
+        error.map_or(Ok(None), Err)
     }
 
     fn mutex(&self, index: u32) -> Mutex {

@@ -194,5 +194,9 @@ pub(crate) fn all_are_asked_for_at_once() {
         // A store that does not answer in time is not a lock that somebody holds.
         let late = locker.multi(["a", "b"]).lock_within(call / 2).await;
         assert!(late.expect_err("no answer").is_transient());
+        for count in [1, 5] {
+            let late = locker.striped(format!("s{count}"), count).lock_any_within(call / 2).await;
+            assert!(late.expect_err("no answer").is_transient(), "{count} stripes");
+        }
     });
 }

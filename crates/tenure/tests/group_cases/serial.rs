@@ -1,10 +1,12 @@
 //! The work of one key in order.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure::{Locker, Outcome, Serial};
+use tokio::sync::RwLock;
 
 use super::store::{Store, eventually, until_all_free};
 use crate::support::locker::must;
@@ -101,51 +103,59 @@ pub(crate) async fn work_is_refused_elsewhere_and_stopped_when_its_partition_goe
     assert_ne!(must("told", last).await.expect("asked"), Outcome::Done(1));
 }
 
-/// Submits numbers of one key, each until it is done somewhere; members come and go meanwhile.
+/// Submits numbers of each key, one after the other, each until it is done somewhere; members come and go meanwhile.
 pub(crate) async fn the_order_of_a_key_survives_a_rebalance(store: Store) {
-    let log: Arc<Mutex<BTreeMap<u32, Vec<u64>>>> = Arc::default();
-    let members: Arc<tokio::sync::RwLock<Vec<Serial>>> = Arc::default();
-    members.write().await.push(serial(&store.locker().await).await);
-    let keys = (0..6).map(|key| {
-        let (log, members) = (Arc::clone(&log), Arc::clone(&members));
+    type Log = BTreeMap<u32, Vec<(u64, usize)>>;
+    let log: Arc<Mutex<Log>> = Arc::default();
+    let members: Arc<RwLock<BTreeMap<usize, Serial>>> = Arc::default();
+    let enough = Arc::new(AtomicBool::new(false));
+    members.write().await.insert(0, serial(&store.locker().await).await);
+    let keys = (0..6_u32).map(|key| {
+        let (log, members, enough) = (Arc::clone(&log), Arc::clone(&members), Arc::clone(&enough));
         tokio::spawn(async move {
-            for number in 0..60 {
-                loop {
+            let mut number = 0;
+            while !enough.load(Ordering::SeqCst) {
+                let work = members.read().await.iter().find(|(_, member)| member.owns(key.to_string())).map(|(&who, member)| {
                     let log = Arc::clone(&log);
-                    let work = || async move {
-                        tokio::task::yield_now().await;
-                        log.lock().expect("not poisoned").entry(key).or_default().push(number);
-                    };
-                    let owner = members
-                        .read()
-                        .await
-                        .iter()
-                        .find(|member| member.owns(key.to_string()))
-                        .map(|member| member.submit(&key.to_string(), work()));
-                    let Some(work) = owner else {
-                        tokio::time::sleep(Duration::from_millis(2)).await;
-                        continue;
-                    };
-                    if matches!(work.await.expect("asked"), Outcome::Done(())) {
-                        break;
-                    }
+                    member.submit(&key.to_string(), async move {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                        log.lock().expect("not poisoned").entry(key).or_default().push((number, who));
+                    })
+                });
+                let Some(work) = work else {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    continue;
+                };
+                if work.await.expect("asked") == Outcome::Done(()) {
+                    number += 1;
                 }
             }
+            number
         })
     });
     let keys: Vec<_> = keys.collect();
+    // Until every key has been served by one member, then some by another, then all by that.
+    let served = async |who: usize, wanted: usize| {
+        eventually("keys are served", async || {
+            let log = log.lock().expect("not poisoned");
+            log.values().filter(|works| works.last().is_some_and(|(_, last)| *last == who)).count() >= wanted
+        })
+        .await;
+    };
+    served(0, 6).await;
     let joined = serial(&store.locker().await).await;
-    members.write().await.push(joined);
-    until_owned(&members.read().await[1], 2).await;
-    let left = members.write().await.remove(0);
+    members.write().await.insert(1, joined);
+    served(1, 1).await;
+    let left = members.write().await.remove(&0).expect("a member");
     left.leave().await.expect("left");
-    for key in keys {
-        must("all numbers", key).await.expect("no panic");
-    }
-    for (key, numbers) in &*log.lock().expect("not poisoned") {
-        let mut once = numbers.clone();
-        // Work that was stopped after its last step is done twice, and not out of order.
-        once.dedup();
-        assert_eq!(once, (0..60).collect::<Vec<u64>>(), "key {key}: {numbers:?}");
+    served(1, 6).await;
+    enough.store(true, Ordering::SeqCst);
+    for (key, task) in keys.into_iter().enumerate() {
+        let done = must("the end", task).await.expect("no panic");
+        let log = log.lock().expect("not poisoned");
+        let mut numbers: Vec<u64> = log[&u32::try_from(key).expect("small")].iter().map(|(number, _)| *number).collect();
+        // Work that was stopped in its last step is done twice, and not out of order.
+        numbers.dedup();
+        assert_eq!(numbers, (0..done).collect::<Vec<u64>>(), "key {key}");
     }
 }

@@ -137,6 +137,7 @@ impl Balancer {
             let rest = free.split_off(missing(&self.state).min(free.len()));
             let asked = std::mem::replace(&mut free, rest);
             let answers = join_all(asked.iter().map(|index| self.group.mutex(&index.to_string()).try_lock())).await;
+            let unheard = answers.iter().all(Result::is_err);
             for (index, answer) in asked.into_iter().zip(answers) {
                 match answer {
                     Ok(Some(guard)) => self.state.send_modify(|state| state.own(index, guard)),
@@ -146,6 +147,10 @@ impl Balancer {
                     Ok(None) => {}
                     Err(error) => failed = failed.or(Some(error)),
                 }
+            }
+            // The rest would only take as long again.
+            if unheard {
+                break;
             }
         }
         if missing(&self.state) == 0 {
