@@ -95,7 +95,7 @@ pub(crate) async fn an_error_gives_back_all(store: Store) {
 
 pub(crate) async fn a_lost_part_is_the_loss_of_all(store: Store) {
     let (ours, theirs) = (store.locker().await, store.locker().await);
-    let lease = Duration::from_secs(1);
+    let lease = Duration::from_secs(3);
     let guard = Multi::of(["a", "b"].map(|name| ours.mutex(name).lease(lease))).lock().await.expect("locked");
     assert_eq!(guard.run(async { 1 }).await.expect("held"), 1);
     theirs.mutex("b").break_hold().await.expect("broken").expect("held");
@@ -112,7 +112,7 @@ pub(crate) async fn a_lost_part_is_the_loss_of_all(store: Store) {
 pub(crate) async fn a_part_that_is_lost_while_another_is_waited_for_ends_the_wait(store: Store) {
     let (ours, theirs) = (store.locker().await, store.locker().await);
     let held = theirs.mutex("b").lock().await.expect("locked");
-    let lease = Duration::from_secs(1);
+    let lease = Duration::from_secs(3);
     let waiter = tokio::spawn(Multi::of(["a", "b"].map(|name| ours.mutex(name).lease(lease))).lock());
     // Until it holds `a` and waits for `b`.
     eventually("in line", async || {

@@ -136,7 +136,7 @@ pub(crate) async fn a_member_that_leaves_gives_all_back(store: Store) {
 
 pub(crate) async fn a_lost_partition_is_taken_anew(store: Store) {
     let (ours, theirs) = (store.locker().await, store.locker().await);
-    let member = ours.partitions("p", 3).lease(Duration::from_secs(1)).join().await.expect("joined");
+    let member = ours.partitions("p", 3).lease(LEASE).join().await.expect("joined");
     let board = Shared::default();
     let work = member.run(|partition| {
         let work = Work::begin(&board, 0, &partition);

@@ -19,6 +19,8 @@ pub(crate) enum Store {
     Redis(String),
 }
 
+type Kind = (&'static str, Needs, fn() -> Store);
+
 fn client() -> Client {
     Client { id: ClientId::random().expect("random bits"), about: "a test".into() }
 }
@@ -29,7 +31,7 @@ fn server() -> &'static RedisServer {
 }
 
 impl Store {
-    pub(crate) const ALL: [(&'static str, Needs, fn() -> Self); 3] = [
+    pub(crate) const ALL: [Kind; 3] = [
         ("memory", Needs::Nothing, || Self::Memory(Memory::new(client(), Clock::system()))),
         ("sqlite", Needs::Nothing, || Self::Sqlite(tempfile::tempdir().expect("a directory"))),
         ("redis", Needs::Redis, || Self::Redis(format!("{}?prefix={}:", server().url(), client().id))),
