@@ -91,8 +91,9 @@ impl Election {
     ///
     /// # Cancel safety
     /// Safe: it only reads.
-    pub async fn leader(&self) -> Result<Option<Leader>> {
-        Ok(Leader::of(self.locker.inspect(Resource::new(&self.name)?).await?))
+    pub fn leader(&self) -> impl Future<Output = Result<Option<Leader>>> + Send + use<> {
+        let (locker, name) = (self.locker.clone(), Resource::new(&self.name));
+        async move { Ok(Leader::of(locker.inspect(name?).await?)) }
     }
 
     /// Follows who leads. The first answer is the present state.

@@ -84,6 +84,21 @@ impl Serial {
 
     /// As [`submit`](Self::submit), for work that wants the partition, and with it the fencing token.
     ///
+    /// ```
+    /// # async fn example() -> tenure::Result<()> {
+    /// # let locker = tenure::Locker::connect("memory:").await?;
+    /// # let serial = tenure::Serial::new(locker.partitions("orders", 2).join().await?);
+    /// # while !serial.owns("order:7") { tokio::task::yield_now().await; }
+    /// let paid = tokio::spawn(serial.submit_with("order:7", async |partition| pay(partition.token()).await));
+    /// let sent = tokio::spawn(serial.submit("order:7", async { "sent" })); // after it was paid
+    /// # assert!(matches!(paid.await.unwrap()?, tenure::Outcome::Done(())));
+    /// # assert_eq!(sent.await.unwrap()?, tenure::Outcome::Done("sent"));
+    /// # serial.leave().await
+    /// # }
+    /// # async fn pay(_: tenure::Token) {}
+    /// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+    /// ```
+    ///
     /// # Cancel safety
     /// As [`submit`](Self::submit).
     pub fn submit_with<K, W, F>(&self, key: &K, work: W) -> impl Future<Output = Result<Outcome<F::Output>>> + use<K, W, F>

@@ -108,7 +108,7 @@ impl Striped {
         async move { asked.any(None).await?.ok_or(Error::Closed) }
     }
 
-    /// As [`lock_any`](Self::lock_any), for a limited time. `None`: others had all stripes all the time. Zero asks once,
+    /// As [`lock_any`](Self::lock_any), for a limited time in all. `None`: others had all stripes all the time. Zero asks once,
     /// as [`try_lock_any`](Self::try_lock_any) does.
     ///
     /// # Cancel safety
@@ -119,6 +119,17 @@ impl Striped {
     }
 
     /// Asks once for each, until one is free. `None`: others have all of them.
+    ///
+    /// ```
+    /// # async fn example() -> tenure::Result<()> {
+    /// # let locker = tenure::Locker::connect("memory:").await?;
+    /// let seats = locker.striped("seats", 1);
+    /// let taken = seats.lock_any().await?;
+    /// assert!(seats.try_lock_any().await?.is_none());
+    /// # Ok(())
+    /// # }
+    /// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+    /// ```
     ///
     /// # Cancel safety
     /// As [`lock_any`](Self::lock_any).

@@ -9,8 +9,9 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::watch;
 use tracing::debug;
 
+use super::Partitions;
+use super::member::State;
 use super::members::Members;
-use super::{Partitions, State};
 use crate::error::Result;
 use crate::guard::{Guard, Watcher};
 use crate::name::Resource;
