@@ -219,10 +219,10 @@ impl Locker {
     }
 
     /// Fires when a look at this name may show something new.
-    pub(crate) async fn watch(&self, resource: Resource) -> Result<Signal> {
+    pub(crate) async fn watch(&self, resource: Resource, mode: Mode) -> Result<Signal> {
         let Core { settings, owners, lease, .. } = &*self.core;
         let owner = owners.next();
-        let (mode, queue, lease) = (Mode::Exclusive, Queue::Never, *lease);
+        let (queue, lease) = (Queue::Never, *lease);
         let claim = Claim { resource, owner, mode, queue, lease, tokens: 1, note: None };
         self.core.call("subscribing", settings.timeout, |b| async move { b.watch(&claim).await }).await
     }

@@ -51,6 +51,8 @@ pub(crate) struct Request {
     pub(crate) mode: Mode,
     pub(crate) terms: Terms,
     pub(crate) patience: Patience,
+    /// Asks for itself, beside others of this process.
+    pub(crate) alone: bool,
     /// A hold that is to become this one, under the same owner. It ends with the attempt, however that ends.
     pub(crate) instead_of: Option<Guard>,
 }
@@ -112,10 +114,10 @@ impl Contender<'_> {
 
     /// Where this one waits for others of its process, if it does.
     fn gate(&self) -> Option<Gate> {
-        let Request { resource, mode, patience, instead_of, .. } = &self.request;
+        let Request { resource, mode, patience, alone, instead_of, .. } = &self.request;
         // What may be shared is not taken because another one of this process is asking. And those who wait may wait for
         // the very hold that is to be changed.
-        let alone = mode.is_shared() && *patience == Patience::None || instead_of.is_some();
+        let alone = *alone || mode.is_shared() && *patience == Patience::None || instead_of.is_some();
         if alone { None } else { Gate::new(resource, *mode) }
     }
 
@@ -142,7 +144,7 @@ impl Contender<'_> {
 
     async fn contend(&mut self, mut turn: Option<Turn>) {
         let Core { settings, capabilities, owners, keeper, .. } = &**self.core;
-        let Request { resource, mode, terms, patience, instead_of } = &self.request;
+        let Request { resource, mode, terms, patience, instead_of, .. } = &self.request;
         let (mode, terms, patience) = (*mode, terms.clone(), *patience);
         // Only those who keep their turn can hand their hold over.
         let behind = turn.as_ref().filter(|_| capabilities.token_blocks && !mode.is_shared()).map_or(0, Turn::waiting);

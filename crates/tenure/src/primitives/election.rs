@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::State;
+use futures_util::Stream;
+
+use crate::backend::{Mode, State};
 use crate::error::Result;
 use crate::guard::Guard;
 use crate::locker::Locker;
@@ -44,8 +46,7 @@ pub struct Election {
 pub struct Leader {
     /// What the leader campaigned with.
     pub value: Option<String>,
-    /// The term: at least the leader's token, and less than the next leader's. More than its token only while several
-    /// candidates of one locker stand in line, for whom tokens are reserved.
+    /// The term: the leader's token, less than every later leader's.
     pub term: Option<Token>,
     /// The owner as the store writes it.
     pub owner: String,
@@ -116,7 +117,7 @@ impl Election {
     }
 
     fn candidate(&self, value: &str) -> Mutex {
-        self.locker.mutex(&self.name).lease(self.lease).note(value)
+        self.locker.mutex(&self.name).lease(self.lease).note(value).never_handed_over()
     }
 }
 
@@ -140,13 +141,29 @@ pub struct Changes {
 }
 
 impl Changes {
+    /// The same as a stream, which never ends.
+    ///
+    /// ```
+    /// # async fn example() -> tenure::Result<()> {
+    /// # let locker = tenure::Locker::connect("memory:").await?;
+    /// use futures_util::StreamExt;
+    /// let mut leaders = std::pin::pin!(locker.election("scheduler").changes().into_stream());
+    /// assert!(leaders.next().await.expect("it never ends")?.is_none());
+    /// # Ok(())
+    /// # }
+    /// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+    /// ```
+    pub fn into_stream(self) -> impl Stream<Item = Result<Option<Leader>>> + Send {
+        futures_util::stream::unfold(self, async |mut changes| Some((changes.next().await, changes)))
+    }
+
     /// Waits until somebody else leads than the last answer said, or nobody does. An error of the store ends this wait
     /// and not the changes: the next call goes on.
     ///
     /// # Cancel safety
     /// Safe: what was not told is told by the next call.
     pub async fn next(&mut self) -> Result<Option<Leader>> {
-        let name = [Resource::new(&self.election.name)?];
+        let name = [(Resource::new(&self.election.name)?, Mode::Exclusive)];
         loop {
             self.news.listen(&name).await;
             let now = self.election.leader().await?;

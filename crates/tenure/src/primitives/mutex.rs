@@ -36,6 +36,12 @@ impl Mutex {
         self
     }
 
+    /// Each hold is granted by the store, under a token that all can see.
+    pub(crate) fn never_handed_over(mut self) -> Self {
+        self.wanted.alone = true;
+        self
+    }
+
     /// First come, first served, across all processes: each call has its own place in line at the store, and nobody is
     /// passed over while it lives. Slower than without: a hold is never handed over inside the process. All who use the
     /// name should do so; those who do not come in between.

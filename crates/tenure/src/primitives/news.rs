@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
+use crate::backend::Mode;
 use crate::locker::Locker;
 use crate::name::Resource;
 use crate::retry::jitter;
@@ -18,7 +19,7 @@ const POLL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct News {
     locker: Locker,
-    signals: Vec<(Resource, Signal)>,
+    signals: Vec<((Resource, Mode), Signal)>,
     poll: Duration,
 }
 
@@ -28,17 +29,17 @@ impl News {
         Self { locker, signals: Vec::new(), poll: POLL.min(lease / 3) }
     }
 
-    /// Listens to these names and to no others. True if one of them is new: then what it is about must be looked at
+    /// Listens to these names, by the way they are used, and to no others. True if one of them is new: then what it is about must be looked at
     /// again, because it may have changed before the subscription stood. Without one, only polls.
-    pub(crate) async fn listen(&mut self, names: &[Resource]) -> bool {
-        self.signals.retain(|(heard, _)| names.contains(heard));
+    pub(crate) async fn listen(&mut self, topics: &[(Resource, Mode)]) -> bool {
+        self.signals.retain(|(heard, _)| topics.contains(heard));
         let mut new = false;
-        for name in names {
-            if self.signals.iter().any(|(heard, _)| heard == name) {
+        for topic in topics {
+            if self.signals.iter().any(|(heard, _)| heard == topic) {
                 continue;
             }
-            if let Ok(signal) = self.locker.watch(name.clone()).await {
-                self.signals.push((name.clone(), signal));
+            if let Ok(signal) = self.locker.watch(topic.0.clone(), topic.1).await {
+                self.signals.push((topic.clone(), signal));
                 new = true;
             }
         }

@@ -20,6 +20,8 @@ use crate::primitives::striped::{no_parts, part_of};
 /// `n` partitions `name/0` … `name/n-1`, spread evenly over the members that live: the numbers of partitions of any two
 /// differ by one at most. They move when members join, leave or die.
 ///
+/// Needs a store that carries read/write locks: the members are those who read `name/members`.
+///
 /// Each partition is a lock: it never has two owners, whatever the members believe of each other. Its fencing token
 /// protects what lies outside of the store.
 ///
@@ -80,7 +82,7 @@ impl Partitions {
                 return Err(no_parts(&group.name, "partitions"));
             }
             Resource::new(&group.name)?;
-            let members = Members::new(group.clone());
+            let members = Members::new(&group)?;
             let seat = members.join().await?;
             Ok(Member::new(group, seat, members))
         }

@@ -22,6 +22,8 @@ pub(crate) struct Wanted {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) note: Option<Arc<str>>,
     pub(crate) owner: Option<Owner>,
+    /// Whether each asks the store for itself, so that no hold is handed over inside the process.
+    pub(crate) alone: bool,
 }
 
 /// The options that all locks have in common. The type has a field `wanted`.
@@ -57,7 +59,7 @@ pub(crate) use options;
 impl Wanted {
     pub(crate) fn new(locker: Locker, resource: Result<Resource>) -> Self {
         let lease = locker.core.lease;
-        Self { locker, resource, lease, fixed: false, max_hold: None, note: None, owner: None }
+        Self { locker, resource, lease, fixed: false, max_hold: None, note: None, owner: None, alone: false }
     }
 
     /// For how long to wait: zero asks once.
@@ -147,7 +149,7 @@ impl Wanted {
         }
         let note = self.note.as_deref().map(Claim::check_note).transpose()?;
         let terms = Terms { lease: Claim::check_lease(self.lease)?, fixed: self.fixed, max_hold: self.max_hold, note };
-        Ok(Request { resource, mode, terms, patience, instead_of: None })
+        Ok(Request { resource, mode, terms, patience, alone: self.alone, instead_of: None })
     }
 }
 

@@ -12,6 +12,7 @@ use tracing::debug;
 use super::Partitions;
 use super::member::State;
 use super::members::Members;
+use crate::backend::Mode;
 use crate::error::Result;
 use crate::guard::{Guard, Watcher};
 use crate::name::Resource;
@@ -71,8 +72,10 @@ impl Balancer {
                 }
                 Err(error) => return self.state.send_modify(|state| drop(state.end(Some(error)))),
             }
-            let names: Vec<Resource> = self.members.names().into_iter().chain(self.wanted.iter().cloned()).collect();
-            if self.news.listen(&names).await {
+            let members = (self.members.name.clone(), Mode::Read);
+            let wanted = self.wanted.iter().map(|name| (name.clone(), Mode::Exclusive));
+            let topics: Vec<_> = std::iter::once(members).chain(wanted).collect();
+            if self.news.listen(&topics).await {
                 continue;
             }
             let holds: Vec<Watcher> = self.state.borrow().guards().filter(|guard| guard.is_valid()).map(Guard::watcher).collect();
