@@ -174,6 +174,8 @@ impl Contender<'_> {
             let error = match self.ask(&claim).await {
                 Ok(Attempt::Granted { token, valid_for }) => {
                     let until = deadline(sent, valid_for, settings.drift);
+                    // One of a reserved block, where the store knows only the whole.
+                    let token = self.request.instead_of.as_ref().map_or(token, Guard::token);
                     let hold = Hold::new(claim.clone(), token, terms.clone(), settings.clock.clone(), sent, until);
                     if hold.is_valid() {
                         heard(turn.as_ref(), failures, None);

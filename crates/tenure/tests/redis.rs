@@ -24,6 +24,7 @@ fn main() {
             golden_vector_1_a_hash_with_one_field_and_a_time_to_live
             golden_vector_2_a_release_publishes_zero_once
             golden_vector_3_breaking_a_free_lock_publishes_nothing
+            owners_of_permits_that_are_gone_are_forgotten
             a_java_hold_is_respected_and_its_release_wakes_us
             the_plain_layout_is_set_nx_px
             a_foreign_delete_wakes_waiters_of_the_plain_layout

@@ -103,11 +103,19 @@ impl Wanted {
         self.hold(self.request(mode, patience)?).await
     }
 
-    /// Turns a hold into another one.
+    /// Turns a hold into another one, which the owner re-enters from then on.
     pub(crate) async fn change(&self, guard: Guard, mode: Mode) -> Result<Guard> {
         let mut request = self.request(mode, Patience::Endless)?;
+        let core = &self.locker.core;
+        let slot = self.owner.clone().or_else(Owner::current).map(|owner| owner.slot(core, &request.resource));
         request.instead_of = Some(guard);
-        self.hold(request).await?.ok_or(Error::Closed)
+        let guard = self.hold(request).await?.ok_or(Error::Closed)?;
+        if let Some(slot) = slot
+            && let Entered::First(place) = slot.enter().await?
+        {
+            place.note(&guard);
+        }
+        Ok(guard)
     }
 
     /// Has something done that holds nothing. `None`: it was busy all the time.

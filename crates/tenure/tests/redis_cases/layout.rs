@@ -67,6 +67,34 @@ pub(crate) fn golden_vector_2_a_release_publishes_zero_once() {
     assert_eq!(messages, ["0", "0", "end"]);
 }
 
+pub(crate) fn owners_of_permits_that_are_gone_are_forgotten() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    for options in ["", "?semaphore=counter"] {
+        cmd("FLUSHALL").query::<()>(&mut raw).expect("emptied");
+        // As Java leaves it: without an expiry.
+        cmd("SET").arg("S").arg(3).query::<()>(&mut raw).expect("written");
+        block_on(async {
+            let locker = connect(&format!("{}{options}", server.url())).await;
+            let semaphore = locker.semaphore("S", 0);
+            for _ in 0..2 {
+                std::mem::forget(semaphore.clone().lease_fixed(Duration::from_millis(20)).acquire().await.expect("acquired"));
+            }
+            let held = semaphore.note("the note").acquire_many(3).await.expect("acquired when they have run out");
+            let owners: Vec<String> = cmd("HKEYS").arg("tenure_lock_notes:{S}").query(&mut raw).expect("asked");
+            assert_eq!(owners, [held.owner_id().to_string()]);
+            let state = locker.semaphore("S", 0).inspect().await.expect("inspected");
+            assert_eq!(state.holders[0].note.as_deref(), Some("the note"));
+            assert_eq!((state.holders.len(), state.holders[0].token), (1, Some(held.token())));
+            assert_eq!(pttl(&mut raw, "S"), -1, "what Java keeps for ever stays");
+            let ours = if options.is_empty() { "tenure_lock_notes:{S}" } else { "tenure_permits:{S}" };
+            assert!(pttl(&mut raw, ours) > 0, "what is ours has an end");
+            held.release().await.expect("given back");
+        });
+        assert_eq!(cmd("GET").arg("S").query::<i64>(&mut raw).expect("asked"), 3);
+    }
+}
+
 pub(crate) fn golden_vector_3_breaking_a_free_lock_publishes_nothing() {
     let server = RedisServer::start();
     let mut listener = server.raw();

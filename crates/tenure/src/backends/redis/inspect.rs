@@ -33,8 +33,11 @@ impl<'a> Told<'a> {
         let Value::Array(items) = value else { return None };
         let [owner, left, how, note] = &**items else { return None };
         let (token, note) = text(note).and_then(|note| note.split_once(' ')).unzip();
+        let how = text(how)?;
+        // Behind the token, the owner of permits has the id of its first.
+        let note = note.map(|note| if how == "owner" { note.split_once(' ').map_or("", |(_, note)| note) } else { note });
         let note = note.filter(|note| !note.is_empty());
-        Some(Self { owner: text(owner)?, left, how: text(how)?, token: token.and_then(|t| t.parse().ok()), note })
+        Some(Self { owner: text(owner)?, left, how, token: token.and_then(|t| t.parse().ok()), note })
     }
 
     fn expires_in(&self) -> Option<Duration> {

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 /// How long numbers live that nobody uses any more.
 const NUMBER_IDLE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// How long it is known that an owner has counted a latch down, so that asking again counts once.
-const REMEMBER: Duration = Duration::from_secs(600);
+const REMEMBER: Duration = Duration::from_secs(120);
 
 /// A script with its keys and arguments.
 pub(super) struct Call {
@@ -73,8 +73,7 @@ impl Redis {
             Mode::Read | Mode::Write => {
                 let how = if claim.mode == Mode::Read { "read" } else { "write" }.to_owned();
                 let keys = vec![main, token, keys::writers(name), keys::notes(name), keys::share(name, claim.owner)];
-                let (tokens, shares) = (claim.tokens.to_string(), keys::shares(name));
-                let mut args = vec![how, owner, lease, tokens, idle, place(claim), shares, channel, verb];
+                let mut args = vec![how, owner, lease, claim.tokens.to_string(), idle, place(claim), channel, verb];
                 args.extend(note.map(str::to_owned));
                 Call { source: &FAMILY.rw_acquire, keys, args }
             }

@@ -6,6 +6,15 @@ local function hex(id)
   return (string.gsub(id, '.', function(byte) return string.format('%02x', string.byte(byte)) end))
 end
 
+-- Forgets the owners of permits that are gone. Whose first id it was stands behind the token.
+local function forget_owners(owners, held)
+  local all = redis.call('HGETALL', owners)
+  for i = 1, #all, 2 do
+    local id = string.match(all[i + 1], '^%d+ (%x+)')
+    if not id or not redis.call('ZSCORE', held, raw(id)) then redis.call('HDEL', owners, all[i]) end
+  end
+end
+
 -- Puts those back whose time is over. How many are free, nothing if there is no number; how many came back; or a refusal.
 local function sweep_permits(number, held, at)
   local free = redis.call('GET', number)
@@ -21,9 +30,7 @@ end
 -- What somebody else keeps for ever stays; ours goes after a while of disuse.
 local function keep(number, held, owners, life)
   local left = redis.call('PTTL', number)
-  if left >= 0 then
-    redis.call('PEXPIRE', number, life)
-    redis.call('PEXPIRE', held, life)
-  end
+  if left >= 0 then redis.call('PEXPIRE', number, life) end
+  if left >= 0 or string.find(held, '^tenure_') then redis.call('PEXPIRE', held, life) end
   redis.call('PEXPIRE', owners, life)
 end

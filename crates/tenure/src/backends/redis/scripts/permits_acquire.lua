@@ -6,9 +6,10 @@ local until_ = string.format('%.0f', at + tonumber(ARGV[2]))
 local take = #ARGV - 8
 local free, swept, refused = sweep_permits(number, held, at)
 if refused then return refused end
+if swept > 0 then forget_owners(KEYS[3], held) end
 local function hold(top)
   for i = 9, #ARGV do redis.call('ZADD', held, until_, raw(ARGV[i])) end
-  redis.call('HSET', KEYS[3], ARGV[1], top .. ' ' .. ARGV[8])
+  redis.call('HSET', KEYS[3], ARGV[1], top .. ' ' .. ARGV[9] .. ' ' .. ARGV[8])
   keep(number, held, KEYS[3], ARGV[5])
 end
 if redis.call('ZSCORE', held, raw(ARGV[9])) then

@@ -1,6 +1,5 @@
 -- KEYS: lock, token, writers in line, notes, share of this reader. ARGV: read or write, owner, lease, tokens, idle time of tokens,
--- how long a place in line is kept (0: no place), what stands before a reader in its share's name, channel, how to publish,
--- note if there is one.
+-- how long a place in line is kept (0: no place), channel, how to publish, note if there is one.
 -- {1, largest token, 1 if a writer now reads} | {0, ms until asking again, a holder}
 local lock, writers, owner, lease = KEYS[1], KEYS[3], ARGV[2], tonumber(ARGV[3])
 local place, at = tonumber(ARGV[6]), now()
@@ -51,8 +50,8 @@ if left < lease or not (mode == 'read') then
 end
 -- Redisson says nothing here, and its readers would sleep on.
 local changed = writes and ARGV[1] == 'read'
-if changed then tell_all(ARGV[9], ARGV[8]) end
-redis.call('HSET', KEYS[4], owner, top .. ' ' .. (ARGV[10] or ''))
+if changed then tell_all(ARGV[8], ARGV[7]) end
+redis.call('HSET', KEYS[4], owner, top .. ' ' .. (ARGV[9] or ''))
 if redis.call('PTTL', KEYS[4]) < lease then redis.call('PEXPIRE', KEYS[4], ARGV[3]) end
 if changed then return {1, top, 1} end
 return {1, top}
