@@ -1,0 +1,160 @@
+//! What the engine does with holds that are shared, changed or waited for in a line, on a paused clock.
+
+use std::time::Duration;
+
+use tenure::backend::Mode;
+use tenure::clock::Clock;
+use tenure::{Error, Locker, LostReason};
+use tokio::runtime::Handle;
+
+const LEASE: Duration = Duration::from_secs(30);
+
+async fn paused() -> Locker {
+    let clock = Clock::for_tests();
+    Locker::builder().clock(clock).runtime(Handle::current()).connect("memory:").await.expect("connected")
+}
+
+/// Waits until so many acquisitions are under way.
+async fn waiting(locker: &Locker, n: u64) {
+    while locker.stats().waiting < n {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_was_handed_its_hold_downgrades_under_its_own_token() {
+    let locker = paused().await;
+    let lock = locker.rwlock("a");
+    let first = lock.write().await.expect("written");
+    let writers: Vec<_> = (0..3).map(|_| tokio::spawn(lock.write())).collect();
+    waiting(&locker, 3).await;
+    drop(first);
+    let mut last = None;
+    for writer in writers {
+        let writer = writer.await.expect("no panic").expect("written");
+        assert!(Some(writer.token()) > last);
+        last = Some(writer.token());
+        let token = writer.token();
+        let reader = lock.downgrade(writer).await.expect("downgraded");
+        assert_eq!((reader.token(), reader.mode()), (token, Mode::Read));
+        reader.release().await.expect("given back");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_downgrade_that_is_dropped_gives_everything_back() {
+    let locker = paused().await;
+    let lock = locker.rwlock("a");
+    for steps in 0..8 {
+        let writer = lock.write().await.expect("written");
+        let mut downgrade = Box::pin(lock.downgrade(writer));
+        for _ in 0..steps {
+            if tokio::time::timeout(Duration::ZERO, &mut downgrade).await.is_ok() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(downgrade);
+        // Free because it was given back, not because it has run out.
+        lock.write_within(LEASE / 3).await.expect("asked").expect("free").release().await.expect("given back");
+    }
+    while locker.stats().holding > 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_guard_of_a_writer_of_this_name_is_downgraded() {
+    let (locker, other) = (paused().await, paused().await);
+    let lock = locker.rwlock("a");
+    for wrong in [
+        locker.rwlock("b").write().await.expect("written"),
+        locker.rwlock("b2").read().await.expect("read"),
+        locker.mutex("c").lock().await.expect("locked"),
+        other.rwlock("a").write().await.expect("written"),
+    ] {
+        assert!(matches!(lock.downgrade(wrong).await, Err(Error::Config { .. })));
+    }
+    let lost = lock.clone().lease_fixed(Duration::from_secs(1)).write().await.expect("written");
+    lost.lost().await;
+    assert!(matches!(lock.downgrade(lost).await, Err(Error::Lost(lost)) if lost.reason == LostReason::LeaseEnded));
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_do_not_wait_for_each_other_nor_for_one_who_waits_to_write_elsewhere() {
+    let locker = paused().await;
+    let lock = locker.rwlock("a");
+    let readers: Vec<_> = (0..100).map(|_| tokio::spawn(lock.read())).collect();
+    let mut held = Vec::new();
+    for reader in readers {
+        held.push(reader.await.expect("no panic").expect("read"));
+    }
+    assert_eq!(locker.stats().holding, 100);
+    let writer = tokio::spawn(lock.write());
+    waiting(&locker, 1).await;
+    assert!(lock.try_read().await.expect("asked").is_none(), "a writer is in line");
+    writer.abort();
+    while lock.try_read().await.expect("asked").is_none() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    drop(held);
+    lock.write().await.expect("written").release().await.expect("given back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_permits_are_not_overtaken_by_few_inside_of_a_process() {
+    let locker = paused().await;
+    let semaphore = locker.semaphore("a", 3);
+    let held = semaphore.acquire().await.expect("acquired");
+    let all = tokio::spawn(semaphore.acquire_many(3));
+    waiting(&locker, 1).await;
+    let one = tokio::spawn(semaphore.acquire());
+    waiting(&locker, 2).await;
+    // Two are free, but it is not its turn.
+    tokio::time::sleep(LEASE).await;
+    assert!(!one.is_finished());
+    drop(held);
+    let all = all.await.expect("no panic").expect("acquired");
+    assert!(!one.is_finished());
+    drop(all);
+    one.await.expect("no panic").expect("acquired").release().await.expect("given back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_says_when_it_is_lost() {
+    let locker = paused().await;
+    let permit = locker.semaphore("a", 1).acquire().await.expect("acquired");
+    let broken = locker.semaphore("a", 1).break_hold().await.expect("broken").expect("it was held");
+    assert_eq!(broken.holders.len(), 1);
+    assert_eq!(permit.lost().await.reason, LostReason::Revoked);
+    drop(locker.semaphore("a", 1).try_acquire().await.expect("asked").expect("free"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_ends_waits_of_all_kinds() {
+    let locker = paused().await;
+    let _writer = locker.rwlock("a").write().await.expect("written");
+    let _permit = locker.semaphore("b", 1).acquire().await.expect("acquired");
+    assert!(locker.latch("c").set(1).await.expect("set"));
+    let _fair = locker.mutex("d").fair().lock().await.expect("locked");
+    let waits = [
+        tokio::spawn({
+            let read = locker.rwlock("a").read();
+            async { read.await.map(drop) }
+        }),
+        tokio::spawn({
+            let acquire = locker.semaphore("b", 1).acquire();
+            async { acquire.await.map(drop) }
+        }),
+        tokio::spawn(locker.latch("c").wait()),
+        tokio::spawn({
+            let lock = locker.mutex("d").fair().lock();
+            async { lock.await.map(drop) }
+        }),
+    ];
+    waiting(&locker, 4).await;
+    locker.close().await.expect("closed");
+    for wait in waits {
+        assert!(matches!(wait.await.expect("no panic"), Err(Error::Closed)));
+    }
+}
