@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use tempfile::TempDir;
-use tenure::backend::{Reach, Survival};
+use tenure::backend::{Modes, Reach, Survival};
 use tenure::{Error, Fault, Locker, RetryPolicy};
 
 /// How long a test waits for what must happen.
@@ -60,6 +60,7 @@ async fn it_says_what_it_promises() {
     let can = locker.capabilities();
     assert_eq!((can.backend, can.reach), ("sqlite", Reach::Machine));
     assert!(can.token_blocks && can.queues && can.watch_first);
+    assert_eq!(can.modes, Modes::ALL);
     assert_eq!(can.safety.power_loss, Survival::Together);
     assert_eq!(can.safety.clock_jump, Survival::Lock);
 }
@@ -283,7 +284,7 @@ async fn what_dead_clients_left_is_swept_at_connect() {
     }
     let file = rusqlite::Connection::open(dir.path().join("locks.db")).unwrap();
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    let sql = "INSERT INTO holds VALUES (?1, 'x:1', ?2, ?3, ?4, 1, 1, NULL)";
+    let sql = "INSERT INTO holds VALUES (?1, 'x:1', 0, 0, ?2, ?3, ?4, 1, 1, NULL)";
     for (name, client, boot) in [(b"dead".as_slice(), dead, boot.trim()), (b"other boot", "closed", "another")] {
         file.execute(sql, rusqlite::params![name, client, boot, i64::MAX]).unwrap();
     }
@@ -303,7 +304,7 @@ async fn a_holder_that_is_dead_does_not_block_and_its_lease_does_not_count() {
     let file = rusqlite::Connection::open(dir.path().join("locks.db")).unwrap();
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     for name in [b"x", b"y"] {
-        let sql = "INSERT INTO holds VALUES (?1, 'x:1', ?2, ?3, ?4, 1, 1, NULL)";
+        let sql = "INSERT INTO holds VALUES (?1, 'x:1', 0, 0, ?2, ?3, ?4, 1, 1, NULL)";
         file.execute(sql, rusqlite::params![name.as_slice(), dead, boot.trim(), i64::MAX]).unwrap();
     }
     assert!(locker.list("").await.unwrap().is_empty());
@@ -399,10 +400,10 @@ async fn a_file_of_a_later_version_is_refused() {
     let dir = dir();
     client(&dir).await.close().await.unwrap();
     let path = dir.path().join("locks.db");
-    rusqlite::Connection::open(&path).unwrap().execute_batch("PRAGMA user_version = 2").unwrap();
+    rusqlite::Connection::open(&path).unwrap().execute_batch("PRAGMA user_version = 3").unwrap();
     let error = refusal(&path).await;
     assert_eq!(error.fault(), Some(Fault::ForeignFormat));
-    assert!(error.to_string().contains("has format 2; allowed: 1"), "{error}");
+    assert!(error.to_string().contains("has format 3; allowed: 1 or 2"), "{error}");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! The file: where it is, whether it is ours, and what SQLite's errors mean.
+//! The file: where it is, and how it is opened.
 
 use std::ffi::OsString;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -6,31 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::fs::{Access, access, statfs};
 
 use super::fault::{NAME, io_error, is_busy, shown, sqlite_error};
+use super::format::{self, Format};
 use crate::connect::decode;
 use crate::error::{Error, Fault, Result};
 use crate::retry::jitter;
-
-/// Marks the file as ours: "TNRE".
-const APPLICATION: i32 = 0x544e_5245;
-const VERSION: i32 = 1;
-
-// Names are blobs: SQLite's text functions stop at a NUL.
-const SCHEMA: &str = "
-CREATE TABLE counter (one INTEGER PRIMARY KEY CHECK (one = 1), token INTEGER NOT NULL) STRICT;
-CREATE TABLE holds (
-    name BLOB PRIMARY KEY, owner TEXT NOT NULL, client TEXT NOT NULL, boot TEXT NOT NULL,
-    until INTEGER NOT NULL, token INTEGER NOT NULL, last INTEGER NOT NULL, note TEXT
-) STRICT, WITHOUT ROWID;
-CREATE TABLE waiters (
-    place INTEGER PRIMARY KEY, name BLOB NOT NULL, owner TEXT NOT NULL, client TEXT NOT NULL, boot TEXT NOT NULL
-) STRICT;
-CREATE INDEX waiters_in_line ON waiters (name);
-CREATE UNIQUE INDEX waiters_once ON waiters (owner, name);
-";
 
 /// File systems that other machines reach too, by their magic numbers.
 const NETWORK: [(u32, &str); 15] = [
@@ -115,12 +98,12 @@ impl Database {
         let mut conn = Connection::open_with_flags(path, flags)?;
         wait_when_busy(&mut conn, patience)?;
         // In one transaction: another process may be making the tables right now.
-        let is_new = check_format(&*conn.transaction()?, path)?;
+        let found = format::check(&*conn.transaction()?, path)?;
         if conn.is_readonly("main")? {
             let detail = format!("{} cannot be written; allowed: a file that this user may write", path.display());
             return Err(Error::backend(NAME, "opening", Fault::ReadOnly, detail).into());
         }
-        if is_new {
+        if found == Format::Empty {
             // Rows are small, and every page that changes is written whole.
             conn.execute_batch("PRAGMA page_size = 1024")?;
         }
@@ -133,9 +116,9 @@ impl Database {
         conn.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 2000; PRAGMA trusted_schema = OFF")?;
         // A killed process does not checkpoint either; the one that ends well should not pay two fsyncs for it.
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        conn.set_prepared_statement_cache_capacity(32);
-        if is_new {
-            create(&mut conn, path)?;
+        conn.set_prepared_statement_cache_capacity(64);
+        if found != Format::Present {
+            format::prepare(&mut conn, path)?;
         }
         let meta = std::fs::metadata(path).map_err(|e| io_error(path, "opening", &e))?;
         let path = std::fs::canonicalize(path).map_err(|e| io_error(path, "opening", &e))?;
@@ -148,7 +131,7 @@ impl Database {
     }
 }
 
-enum Refusal {
+pub(super) enum Refusal {
     Sqlite(rusqlite::Error),
     Final(Error),
 }
@@ -163,32 +146,6 @@ impl From<Error> for Refusal {
     fn from(e: Error) -> Self {
         Self::Final(e)
     }
-}
-
-/// Whether the file is empty; refuses files of others and of later versions.
-fn check_format(conn: &Connection, path: &Path) -> Result<bool, Refusal> {
-    let application: i32 = conn.query_row("PRAGMA application_id", [], |row| row.get(0))?;
-    let version: i32 = conn.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-    let objects: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    let refuse = |detail: String| Err(Error::backend(NAME, "opening", Fault::ForeignFormat, detail).into());
-    match (application, version, objects) {
-        (0, 0, 0) => Ok(true),
-        (APPLICATION, VERSION, _) => Ok(false),
-        (APPLICATION, newer, _) => {
-            refuse(format!("{} has format {newer}; allowed: {VERSION}, or a later version of this program", path.display()))
-        }
-        _ => refuse(format!("{} is a database of another program; allowed: a new file", path.display())),
-    }
-}
-
-fn create(conn: &mut Connection, path: &Path) -> Result<(), Refusal> {
-    let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Another process may have been faster.
-    if check_format(&tx, path)? {
-        tx.execute_batch(SCHEMA)?;
-        tx.execute_batch(&format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}"))?;
-    }
-    Ok(tx.commit()?)
 }
 
 /// SQLite's own handler sleeps up to 100 ms at a time; our transactions take a fraction of one.
@@ -288,7 +245,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = Database::open(&dir.path().join("full.db"), Duration::from_secs(1)).unwrap();
         file.conn.execute_batch("PRAGMA max_page_count = 1").unwrap();
-        let sql = "INSERT INTO holds VALUES (zeroblob(100000), '', '', '', 0, 0, 0, NULL)";
+        let sql = "INSERT INTO holds VALUES (zeroblob(100000), '', 0, 0, '', '', 0, 0, 0, NULL)";
         let e = sqlite_error(&file.path, "acquiring", &file.conn.execute(sql, []).unwrap_err());
         assert_eq!((e.fault(), e.is_transient()), (Some(Fault::Disk), true));
     }

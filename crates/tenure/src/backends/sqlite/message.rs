@@ -8,18 +8,21 @@ const MAX_BYTES: usize = 1024;
 /// What one client tells another.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    /// The name is free, and you are next.
+    /// Those who wait at this key of the hub, a name or one place in its line, are next.
     Free(String),
-    /// You are next after this holder of the name: watch it.
+    /// Those who wait at this key are next after this holder: watch it, and nobody else.
     Held(ClientId, String),
+    /// As before, and go on watching others.
+    HeldToo(ClientId, String),
 }
 
 impl Message {
     /// Two bytes of length, then a letter and the text.
     pub(super) fn encode(&self) -> Vec<u8> {
         let body = match self {
-            Self::Free(name) => format!("f{name}"),
-            Self::Held(client, name) => format!("h{client}/{name}"),
+            Self::Free(key) => format!("f{key}"),
+            Self::Held(client, key) => format!("h{client}/{key}"),
+            Self::HeldToo(client, key) => format!("t{client}/{key}"),
         };
         let length = u16::try_from(body.len()).unwrap_or(u16::MAX);
         [&length.to_le_bytes(), body.as_bytes()].concat()
@@ -40,11 +43,16 @@ impl Message {
 
     fn decode(body: &[u8]) -> Option<Self> {
         let body = std::str::from_utf8(body).ok()?;
-        if let Some(name) = body.strip_prefix('f') {
-            return Some(Self::Free(name.to_owned()));
+        if let Some(key) = body.strip_prefix('f') {
+            return Some(Self::Free(key.to_owned()));
         }
-        let (client, name) = body.strip_prefix('h')?.split_once('/')?;
-        Some(Self::Held(client.parse().ok()?, name.to_owned()))
+        let (is_one_of_many, rest) = match body.strip_prefix('t') {
+            Some(rest) => (true, rest),
+            None => (false, body.strip_prefix('h')?),
+        };
+        let (client, key) = rest.split_once('/')?;
+        let (client, key) = (client.parse().ok()?, key.to_owned());
+        Some(if is_one_of_many { Self::HeldToo(client, key) } else { Self::Held(client, key) })
     }
 }
 
@@ -56,13 +64,14 @@ mod tests {
     fn messages_survive_being_cut_anywhere_and_nonsense_is_skipped() {
         let client = ClientId::random().unwrap();
         let (free, held) = (Message::Free("a\0ü%_".into()), Message::Held(client, "b/c".into()));
-        let stream = [free.encode(), held.encode()].concat();
+        let too = Message::HeldToo(client, "c\0d".into());
+        let stream = [free.encode(), held.encode(), too.encode()].concat();
         for cut in 0..stream.len() {
             let mut buffer = stream[..cut].to_vec();
             let mut got: Vec<_> = std::iter::from_fn(|| Message::take(&mut buffer)).collect();
             buffer.extend(&stream[cut..]);
             got.extend(std::iter::from_fn(|| Message::take(&mut buffer)));
-            assert_eq!(got.iter().flatten().collect::<Vec<_>>(), [&free, &held], "cut at {cut}");
+            assert_eq!(got.iter().flatten().collect::<Vec<_>>(), [&free, &held, &too], "cut at {cut}");
         }
         assert_eq!(Message::take(&mut vec![1, 0, b'x']), Some(None));
         assert_eq!(Message::take(&mut vec![0xff, 0xff, 1]), Some(None));

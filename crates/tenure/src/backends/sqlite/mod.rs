@@ -1,17 +1,25 @@
 //! One file for all processes of one machine: SQLite in WAL mode, and pipes beside it.
 //!
-//! - [`file`]: where it is, and whether it is ours; [`fault`]: what its errors mean.
+//! - [`file`]: where it is; [`format`]: whether it is ours, and its tables; [`fault`]: what its errors mean.
 //! - [`worker`]: the thread that owns the connection.
 //! - [`verbs`] and [`inspect`]: the contract as SQL. Leases are points of `CLOCK_BOOTTIME`, which all processes share,
-//!   and void after a restart of the machine.
-//! - [`peers`]: who is alive, and who wakes whom; [`message`]: with which words.
+//!   and void after a restart of the machine. [`rows`]: holds and waiters; [`line`]: who is woken, and by whom it stands;
+//!   [`numbers`]: permits and latches.
+//! - [`peers`]: who is alive, and who wakes whom; [`watches`]: whose death wakes whom; [`message`]: with which words;
+//!   [`after`]: what is said and done once the transaction stands.
 
+mod after;
 mod fault;
 mod file;
+mod format;
 mod inspect;
+mod line;
 mod message;
+mod numbers;
 mod peers;
+mod rows;
 mod verbs;
+mod watches;
 mod worker;
 
 use std::fmt;
@@ -24,8 +32,8 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use self::fault::NAME;
-use self::peers::Watches;
 use self::verbs::{Answer, Verbs};
+use self::watches::Watches;
 use self::worker::{Ask, Job, Worker};
 use crate::backend::{
     Attempt, Backend, Broken, Capabilities, Claim, Modes, Reach, Released, Renewal, Safety, Scope, State, Survival,
@@ -69,7 +77,7 @@ impl Backend for Sqlite {
         Capabilities {
             backend: NAME,
             reach: Reach::Machine,
-            modes: Modes::EXCLUSIVE,
+            modes: Modes::ALL,
             token_blocks: true,
             queues: true,
             watch_first: true,
@@ -105,7 +113,7 @@ impl Backend for Sqlite {
     }
 
     async fn watch(&self, claim: &Claim) -> Result<Signal> {
-        Ok(self.hub.listen(claim.resource.as_str()).0)
+        Ok(self.hub.listen(&line::key_of(claim.mode, claim.resource.as_str(), &claim.owner.to_string())).0)
     }
 
     async fn inspect(&self, scope: Scope<'_>) -> Result<Vec<State>> {

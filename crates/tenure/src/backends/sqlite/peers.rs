@@ -4,13 +4,11 @@
 //! has it open for reading sees the end of it at the moment of its death. It reads `<client>.wake`, in which others
 //! leave word. A client without pipes (its file system has none, or it was closed) has nothing but its leases.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use rustix::fs::{CWD, Mode, OFlags};
 use tokio::net::unix::pipe;
@@ -18,6 +16,7 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use super::message::Message;
+use super::watches::Watches;
 use crate::name::ClientId;
 use crate::signal::Hub;
 
@@ -49,42 +48,8 @@ pub(super) struct Peers {
     watches: Watches,
 }
 
-/// Whose death which waiters want to know of: per name the holder seen last, and one task per such holder.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Watches(Arc<Mutex<Watched>>);
-
-#[derive(Debug, Default)]
-struct Watched {
-    holders: HashMap<String, ClientId>,
-    tasks: HashMap<ClientId, AbortHandle>,
-}
-
-impl Watches {
-    fn lock(&self) -> MutexGuard<'_, Watched> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Nobody waits for the name any more.
-    pub(super) fn forget(&self, name: &str) {
-        let mut watched = self.lock();
-        let holder = watched.holders.remove(name);
-        watched.drop_unless_wanted(holder);
-    }
-}
-
-impl Watched {
-    fn drop_unless_wanted(&mut self, holder: Option<ClientId>) {
-        if let Some(holder) = holder
-            && !self.holders.values().any(|wanted| *wanted == holder)
-            && let Some(task) = self.tasks.remove(&holder)
-        {
-            task.abort();
-        }
-    }
-}
-
 impl Peers {
-    /// The hub must tell `watches` when nobody listens to a name any more.
+    /// The hub must tell `watches` when nobody listens to a key any more.
     pub(super) fn new(file: &Path, hub: Hub, watches: Watches, runtime: Handle) -> Self {
         let mut dir = file.as_os_str().to_owned();
         dir.push(".clients");
@@ -93,6 +58,14 @@ impl Peers {
 
     pub(super) fn hub(&self) -> &Hub {
         &self.hub
+    }
+
+    pub(super) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
+    pub(super) fn watches(&self) -> &Watches {
+        &self.watches
     }
 
     fn path(&self, client: &str, kind: &str) -> PathBuf {
@@ -154,48 +127,23 @@ impl Peers {
         dead
     }
 
-    /// Wakes those who wait for the name when its holder dies. One task per holder, however many locks it holds.
-    pub(super) fn watch(self: &Arc<Self>, client: ClientId, name: &str, alive: File) {
-        let mut watched = self.watches.lock();
-        let before = watched.holders.insert(name.to_owned(), client);
-        watched.drop_unless_wanted(before.filter(|before| *before != client));
-        if let Entry::Vacant(task) = watched.tasks.entry(client) {
-            let _entered = self.runtime.enter();
-            if let Ok(pipe) = pipe::Receiver::from_file_unchecked(alive) {
-                task.insert(self.runtime.spawn(Arc::clone(self).until_death(client, pipe)).abort_handle());
-            }
-        }
-        drop(watched);
-        // It may have been given up before it was written down.
-        if !self.hub.listens(name) {
-            self.watches.forget(name);
-        }
-    }
-
-    async fn until_death(self: Arc<Self>, client: ClientId, pipe: pipe::Receiver) {
-        until_closed(&pipe).await;
-        let mut watched = self.watches.lock();
-        watched.tasks.remove(&client);
-        let names: Vec<String> = watched.holders.extract_if(|_, holder| *holder == client).map(|(name, _)| name).collect();
-        drop(watched);
-        for name in names {
-            self.hub.fire(&name);
-        }
-    }
-
     fn receive(self: &Arc<Self>, message: Option<Message>) {
         match message {
-            Some(Message::Free(name)) => self.hub.fire(&name),
-            Some(Message::Held(client, name)) => match self.look(&client.to_string()) {
-                Life::Alive(alive) => self.watch(client, &name, alive),
-                Life::Dead | Life::Unknown => self.hub.fire(&name),
+            Some(Message::Free(key)) => self.hub.fire(&key),
+            Some(Message::Held(client, key)) => match self.look(&client.to_string()) {
+                Life::Alive(alive) => self.watch(&key, vec![(client, alive)]),
+                Life::Dead | Life::Unknown => self.hub.fire(&key),
+            },
+            Some(Message::HeldToo(client, key)) => match self.look(&client.to_string()) {
+                Life::Alive(alive) => self.watch_too(&key, client, alive),
+                Life::Dead | Life::Unknown => self.hub.fire(&key),
             },
             None => self.hub.fire_all(),
         }
     }
 }
 
-async fn until_closed(pipe: &pipe::Receiver) {
+pub(super) async fn until_closed(pipe: &pipe::Receiver) {
     let mut nothing = [0_u8; 8];
     while pipe.readable().await.is_ok() {
         match pipe.try_read(&mut nothing) {
@@ -265,9 +213,7 @@ impl Drop for Presence {
         // Removed while still open: a missing pipe leaves the leases alone, one without a writer would end them.
         self.peers.remove(&self.client.to_string());
         self.reader.abort();
-        for (_, task) in self.peers.watches.lock().tasks.drain() {
-            task.abort();
-        }
+        self.peers.watches.forget_all();
     }
 }
 

@@ -2,14 +2,17 @@
 
 use std::fs::File;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
-use rusqlite::{OptionalExtension, Row, Transaction, params};
+use rusqlite::{OptionalExtension, Transaction, params};
 
+use super::after::After;
 use super::fault::NAME;
-use super::message::Message;
-use super::peers::{Life, Peers, Reach};
-use crate::backend::{Attempt, Broken, Claim, Holder, Mode, Queue, Released, Renewal};
+use super::line::{before, key_of};
+use super::peers::{Life, Peers};
+use super::rows::{Hold, Stored, Waiter, keeps_others_out, signed, unsigned, written};
+use crate::backend::{Attempt, Broken, Claim, Mode, Queue, Released, Renewal};
+use crate::backends::verdict::{Verdict, verdict};
 use crate::clock::{Clock, Instant};
 use crate::error::{Error, Fault, Result};
 use crate::name::{ClientId, Resource, Token};
@@ -18,8 +21,8 @@ use crate::name::{ClientId, Resource, Token};
 const POLL: Duration = Duration::from_secs(1);
 /// The same where there are no pipes.
 const BLIND_POLL: Duration = Duration::from_millis(50);
-/// How many in line are told whom to watch: a second one, in case that the first dies with the holder.
-const WATCHERS: usize = 2;
+/// What is about to end is not asked for all the time.
+const LEAST_POLL: Duration = Duration::from_millis(1);
 
 /// The outer error is SQLite's and undoes the transaction; the inner one is an answer.
 pub(super) type Answer<T> = rusqlite::Result<Result<T>>;
@@ -36,77 +39,6 @@ pub(super) struct Me {
     pub(super) present: bool,
 }
 
-/// What is to be done once the transaction has been committed.
-#[derive(Debug, Default)]
-pub(super) struct After {
-    fire: Vec<String>,
-    send: Vec<(String, Vec<u8>)>,
-    watch: Vec<(ClientId, String, File)>,
-    dead: Vec<String>,
-}
-
-impl After {
-    /// Comes before the answers: what others wait for first.
-    pub(super) fn run(self, peers: &Arc<Peers>) {
-        for (client, message) in self.send {
-            peers.send(&client, &message);
-        }
-        for name in self.fire {
-            peers.hub().fire(&name);
-        }
-        for (client, name, alive) in self.watch {
-            peers.watch(client, &name, alive);
-        }
-        // After the rows are gone: a missing pipe says nothing, so a row must not outlive the pipe of a dead client.
-        for client in self.dead {
-            peers.remove(&client);
-        }
-    }
-}
-
-pub(super) struct Hold {
-    owner: String,
-    client: String,
-    until: Instant,
-    token: Token,
-    last: Token,
-    note: Option<String>,
-}
-
-const FIND: &str = "SELECT owner, client, until, token, last, note FROM holds WHERE name = ?1 AND boot = ?2 AND until > ?3";
-
-impl Hold {
-    pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        Ok(Self {
-            owner: row.get(0)?,
-            client: row.get(1)?,
-            until: Instant::from_nanos(unsigned(row.get(2)?)),
-            token: Token::new(unsigned(row.get(3)?)),
-            last: Token::new(unsigned(row.get(4)?)),
-            note: row.get(5)?,
-        })
-    }
-
-    pub(super) fn show(self, now: Instant) -> Holder {
-        Holder {
-            owner: self.owner,
-            mode: Mode::Exclusive,
-            token: Some(self.last),
-            since: UNIX_EPOCH.checked_add(Duration::from_micros(self.token.get())),
-            expires_in: Some(self.until.since(now)),
-            note: self.note,
-        }
-    }
-}
-
-fn unsigned(n: i64) -> u64 {
-    u64::try_from(n).unwrap_or(0)
-}
-
-pub(super) fn signed(n: u64) -> i64 {
-    i64::try_from(n).unwrap_or(i64::MAX)
-}
-
 /// A transaction, and what it will have to do afterwards.
 pub(super) struct Verbs<'a> {
     pub(super) tx: &'a Transaction<'a>,
@@ -120,47 +52,103 @@ impl Verbs<'_> {
         let name = claim.resource.as_str();
         let owner = claim.owner.to_string();
         let now = self.me.clock.now();
-        let until = signed(now.after(claim.lease).as_nanos());
-        match self.holder(name, now)? {
-            Some((hold, _)) if hold.owner == owner => {
-                self.run("UPDATE holds SET until = ?2 WHERE name = ?1", params![name.as_bytes(), until])?;
-                return Ok(Ok(Attempt::Granted { token: hold.token, valid_for: claim.lease }));
-            }
-            Some((hold, alive)) => {
-                // Without a pipe nobody could wake it, or know that it has died.
-                if claim.queue == Queue::Allowed && self.me.present {
-                    let sql = "INSERT OR IGNORE INTO waiters (name, owner, client, boot) VALUES (?1, ?2, ?3, ?4)";
-                    self.run(sql, params![name.as_bytes(), owner, self.me.client, self.me.boot])?;
-                }
-                if let (Some(alive), Ok(client)) = (alive, hold.client.parse()) {
-                    self.after.watch.push((client, name.to_owned(), alive));
-                }
-                let poll = if self.me.present { POLL } else { BLIND_POLL };
-                return Ok(Ok(Attempt::Busy { poll_within: hold.until.since(now).min(poll), holder: Some(hold.owner) }));
-            }
-            None => {}
+        let number = match claim.mode {
+            Mode::Permits { of, .. } => self.permits_or(name, of)?,
+            Mode::Resize { of } => return self.resize(name, of, now),
+            mode if !mode.holds() => return self.latch(claim, now),
+            _ => 0,
+        };
+        let Stored { mut holds, lapsed } = self.stored(name, now)?;
+        if lapsed {
+            let sql = "DELETE FROM holds WHERE name = ?1 AND (boot <> ?2 OR until <= ?3)";
+            self.run(sql, params![name.as_bytes(), self.me.boot, signed(now.as_nanos())])?;
         }
+        // The other rules do not ask who is in line.
+        let has_line = matches!(claim.mode, Mode::Fair | Mode::Read);
+        let mut line = if has_line { self.line(name, now)? } else { Vec::new() };
+        let mut ended = lapsed;
+        let attempt = loop {
+            let held: Vec<_> = holds.iter().map(|hold| (&*hold.owner, hold.mode)).collect();
+            let waiting: Vec<_> = line.iter().map(|waiter| (&*waiter.owner, waiter.mode)).collect();
+            let attempt = match verdict(&&*owner, claim.mode, &held, &waiting, number) {
+                Verdict::Again(mine) => Ok(self.go_on(claim, &owner, &holds[mine], holds[mine].mode, now)?),
+                Verdict::Change(mine) => {
+                    ended = true;
+                    Ok(self.go_on(claim, &owner, &holds[mine], claim.mode, now)?)
+                }
+                Verdict::Grant => self.grant(claim, &owner, now)?,
+                Verdict::Busy => {
+                    let (alive, dead) = self.look_at(&before(claim.mode, &owner, &holds, &line));
+                    if !dead.is_empty() {
+                        ended = true;
+                        holds.retain(|hold| !dead.contains(&hold.client));
+                        line.retain(|waiter| !dead.contains(&waiter.client));
+                        dead.into_iter().try_for_each(|client| self.bury(client))?;
+                        continue;
+                    }
+                    Ok(self.busy(claim, &owner, (&holds, &line), alive, now)?)
+                }
+            };
+            break attempt;
+        };
+        // What has ended may be enough for others too.
+        if ended {
+            self.wake(name, now)?;
+        }
+        Ok(attempt)
+    }
+
+    fn go_on(&self, claim: &Claim, owner: &str, hold: &Hold, mode: Mode, now: Instant) -> rusqlite::Result<Attempt> {
+        let (kind, _) = written(mode);
+        let until = signed(now.after(claim.lease).as_nanos());
+        let sql = "UPDATE holds SET until = ?3, kind = ?4 WHERE name = ?1 AND owner = ?2";
+        self.run(sql, params![claim.resource.as_str().as_bytes(), owner, until, kind])?;
+        Ok(Attempt::Granted { token: hold.token, valid_for: claim.lease })
+    }
+
+    fn grant(&mut self, claim: &Claim, owner: &str, now: Instant) -> Answer<Attempt> {
+        let name = claim.resource.as_str();
         let (token, last) = match self.tokens(claim.tokens)? {
             Ok(tokens) => tokens,
             Err(e) => return Ok(Err(e)),
         };
         let note = claim.note.as_ref().unwrap_or(&self.me.about);
+        let (kind, take) = written(claim.mode);
+        let until = signed(now.after(claim.lease).as_nanos());
         let (first, last) = (signed(token.get()), signed(last.get()));
         self.run(
-            "INSERT OR REPLACE INTO holds (name, owner, client, boot, until, token, last, note)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-            params![name.as_bytes(), owner, self.me.client, self.me.boot, until, first, last, &**note],
+            "INSERT OR REPLACE INTO holds (name, owner, kind, take, client, boot, until, token, last, note)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            params![name.as_bytes(), owner, kind, take, self.me.client, self.me.boot, until, first, last, &**note],
         )?;
-        self.run("DELETE FROM waiters WHERE owner = ?2 AND name = ?1", params![name.as_bytes(), owner])?;
-        if self.me.present {
-            let message = Message::Held(self.me.id, name.to_owned()).encode();
-            for client in self.next_in_line(name, WATCHERS)? {
-                if client != self.me.client {
-                    self.after.send.push((client, message.clone()));
-                }
+        self.leave_line(name, owner)?;
+        self.tell_who_holds(name, claim.mode)?;
+        Ok(Ok(Attempt::Granted { token, valid_for: claim.lease }))
+    }
+
+    fn busy(
+        &mut self,
+        claim: &Claim,
+        owner: &str,
+        (holds, line): (&[Hold], &[Waiter]),
+        alive: Vec<(ClientId, File)>,
+        now: Instant,
+    ) -> rusqlite::Result<Attempt> {
+        let ends = holds.iter().map(|hold| hold.until.since(now));
+        // One permit may be enough; what is not shared is free when the last one has ended.
+        let ends = if matches!(claim.mode, Mode::Permits { .. }) { ends.min() } else { ends.max() };
+        let before = line.iter().take_while(|waiter| waiter.owner != owner || claim.mode == Mode::Read);
+        let line = before.filter(|w| keeps_others_out(w.mode)).map(|w| w.until.since(now)).max();
+        let place = keeps_others_out(claim.mode).then(|| claim.place_lease() / 3);
+        if claim.queue == Queue::Allowed {
+            self.stand_in_line(claim, owner, now)?;
+            if !alive.is_empty() {
+                self.after.watch(key_of(claim.mode, claim.resource.as_str(), owner), alive);
             }
         }
-        Ok(Ok(Attempt::Granted { token, valid_for: claim.lease }))
+        let poll_within = [ends, line, place].into_iter().flatten().fold(self.poll(), Duration::min);
+        let holder = holds.first().map(|hold| hold.owner.clone());
+        Ok(Attempt::Busy { poll_within: poll_within.max(LEAST_POLL), holder })
     }
 
     pub(super) fn renew(&mut self, claims: &[Claim]) -> Answer<Vec<Renewal>> {
@@ -186,10 +174,10 @@ impl Verbs<'_> {
             .prepare_cached(sql)?
             .query_row(params![name.as_bytes(), owner, self.me.boot, signed(now.as_nanos())], |row| row.get(0))
             .optional()?;
-        let left = self.run("DELETE FROM waiters WHERE owner = ?2 AND name = ?1", params![name.as_bytes(), owner])?;
+        let left = self.leave_line(name, &owner)?;
         // One who leaves the line may have been told already that it is free.
-        if hold.is_some() || (left > 0 && self.holder(name, now)?.is_none()) {
-            self.wake_next(name)?;
+        if hold.is_some() || left > 0 {
+            self.wake(name, now)?;
         }
         Ok(Ok(if hold == Some(true) { Released::Yes } else { Released::NotHeld }))
     }
@@ -197,14 +185,21 @@ impl Verbs<'_> {
     pub(super) fn break_hold(&mut self, resource: &Resource) -> Answer<Option<Broken>> {
         let name = resource.as_str();
         let now = self.me.clock.now();
-        let Some((hold, _)) = self.holder(name, now)? else { return Ok(Ok(None)) };
+        let mut holds = self.stored(name, now)?.holds;
+        let clients: Vec<&str> = holds.iter().map(|hold| &*hold.client).collect();
+        let (_, dead) = self.look_at(&clients);
+        holds.retain(|hold| !dead.contains(&hold.client));
+        dead.into_iter().try_for_each(|client| self.bury(client))?;
+        if holds.is_empty() {
+            return Ok(Ok(None));
+        }
         let fence = match self.tokens(1)? {
             Ok((fence, _)) => fence,
             Err(e) => return Ok(Err(e)),
         };
         self.run("DELETE FROM holds WHERE name = ?1", params![name.as_bytes()])?;
-        self.wake_next(name)?;
-        Ok(Ok(Some(Broken { holders: vec![hold.show(now)], fence })))
+        self.wake(name, now)?;
+        Ok(Ok(Some(Broken { holders: holds.into_iter().map(|hold| hold.show(now)).collect(), fence })))
     }
 
     /// Removes all that the clients left, and all that has run out.
@@ -212,9 +207,11 @@ impl Verbs<'_> {
         for client in dead {
             self.bury(client)?;
         }
-        let now = signed(self.me.clock.now().as_nanos());
-        self.run("DELETE FROM holds WHERE boot <> ?1 OR until <= ?2", params![self.me.boot, now])?;
-        self.run("DELETE FROM waiters WHERE boot <> ?1", params![self.me.boot])?;
+        let now = self.me.clock.now();
+        for sql in ["DELETE FROM holds WHERE boot <> ?1 OR until <= ?2", "DELETE FROM waiters WHERE boot <> ?1 OR until <= ?2"] {
+            self.run(sql, params![self.me.boot, signed(now.as_nanos())])?;
+        }
+        self.sweep_numbers(now)?;
         Ok(Ok(()))
     }
 
@@ -224,80 +221,33 @@ impl Verbs<'_> {
         Ok(Ok(()))
     }
 
-    fn run(&self, sql: &str, params: impl rusqlite::Params) -> rusqlite::Result<usize> {
+    pub(super) fn run(&self, sql: &str, params: impl rusqlite::Params) -> rusqlite::Result<usize> {
         self.tx.prepare_cached(sql)?.execute(params)
     }
 
-    pub(super) fn stored(&self, name: &str, now: Instant) -> rusqlite::Result<Option<Hold>> {
-        let params = params![name.as_bytes(), self.me.boot, signed(now.as_nanos())];
-        self.tx.prepare_cached(FIND)?.query_row(params, Hold::read).optional()
+    /// What this client must not wait longer than without asking.
+    pub(super) fn poll(&self) -> Duration {
+        if self.me.present { POLL } else { BLIND_POLL }
     }
 
-    pub(super) fn look(&self, hold: &Hold) -> Life {
-        if hold.client == self.me.client { Life::Unknown } else { self.peers.look(&hold.client) }
-    }
-
-    /// The present hold, with the pipe by which its end will be seen. A dead holder is none.
-    fn holder(&mut self, name: &str, now: Instant) -> rusqlite::Result<Option<(Hold, Option<File>)>> {
-        let Some(hold) = self.stored(name, now)? else { return Ok(None) };
-        match self.look(&hold) {
-            Life::Alive(alive) => Ok(Some((hold, Some(alive)))),
-            Life::Unknown => Ok(Some((hold, None))),
-            Life::Dead => {
-                self.bury(hold.client)?;
-                Ok(None)
+    /// Those of the clients who live, with the pipes by which their end will be seen, and the dead.
+    fn look_at(&self, clients: &[&str]) -> (Vec<(ClientId, File)>, Vec<String>) {
+        let (mut alive, mut dead) = (Vec::new(), Vec::new());
+        for client in clients {
+            match (self.look(client), client.parse()) {
+                (Life::Alive(pipe), Ok(id)) => alive.push((id, pipe)),
+                (Life::Dead, _) => dead.push((*client).to_owned()),
+                _ => {}
             }
         }
+        (alive, dead)
     }
 
     fn bury(&mut self, client: String) -> rusqlite::Result<()> {
         self.run("DELETE FROM holds WHERE client = ?1", params![client])?;
         self.run("DELETE FROM waiters WHERE client = ?1", params![client])?;
-        self.after.dead.push(client);
+        self.after.remove(client);
         Ok(())
-    }
-
-    /// Wakes one, not all: the first in line that lives.
-    fn wake_next(&mut self, name: &str) -> rusqlite::Result<()> {
-        if !self.me.present {
-            // Those of this client are in no line.
-            self.after.fire.push(name.to_owned());
-        }
-        for client in self.next_in_line(name, 1)? {
-            if client == self.me.client {
-                self.after.fire.push(name.to_owned());
-            } else {
-                self.after.send.push((client, Message::Free(name.to_owned()).encode()));
-            }
-        }
-        Ok(())
-    }
-
-    /// The clients that come first in line and can be reached. The dead are taken out of the line.
-    fn next_in_line(&self, name: &str, count: usize) -> rusqlite::Result<Vec<String>> {
-        let mut next = Vec::new();
-        let mut gone = Vec::new();
-        let sql = "SELECT place, client FROM waiters WHERE name = ?1 AND boot = ?2 ORDER BY place";
-        let mut statement = self.tx.prepare_cached(sql)?;
-        let mut rows = statement.query(params![name.as_bytes(), self.me.boot])?;
-        while next.len() < count
-            && let Some(row) = rows.next()?
-        {
-            let client: String = row.get(1)?;
-            match self.reach(&client) {
-                Reach::Yes => next.push(client),
-                Reach::Gone => gone.push(row.get::<_, i64>(0)?),
-                Reach::Refused => {}
-            }
-        }
-        for place in gone {
-            self.run("DELETE FROM waiters WHERE place = ?1", params![place])?;
-        }
-        Ok(next)
-    }
-
-    pub(super) fn reach(&self, client: &str) -> Reach {
-        if client == self.me.client { Reach::Yes } else { self.peers.reach(client) }
     }
 
     pub(super) fn counter(&self) -> rusqlite::Result<Option<Token>> {

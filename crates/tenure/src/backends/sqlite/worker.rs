@@ -10,10 +10,12 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
+use super::after::After;
 use super::fault::{NAME, sqlite_error};
 use super::file::{Database, locate};
-use super::peers::{Peers, Presence, Watches};
-use super::verbs::{After, Answer, Me, Verbs};
+use super::peers::{Peers, Presence};
+use super::verbs::{Answer, Me, Verbs};
+use super::watches::Watches;
 use crate::connect::Context;
 use crate::error::{Error, Result};
 use crate::signal::Hub;

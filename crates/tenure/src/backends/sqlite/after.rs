@@ -1,0 +1,59 @@
+//! What is to be done once a transaction has been committed.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use super::message::Message;
+use super::peers::Peers;
+use crate::name::ClientId;
+
+#[derive(Debug, Default)]
+pub(super) struct After {
+    fire: Vec<String>,
+    send: Vec<(String, Vec<u8>)>,
+    watch: Vec<(String, Vec<(ClientId, File)>)>,
+    dead: Vec<String>,
+}
+
+impl After {
+    /// Wakes those of this client who wait at a key.
+    pub(super) fn fire(&mut self, key: String) {
+        if !self.fire.contains(&key) {
+            self.fire.push(key);
+        }
+    }
+
+    /// Leaves word with another client; once, however many of its waiters it is for.
+    pub(super) fn send(&mut self, client: String, message: &Message) {
+        let word = (client, message.encode());
+        if !self.send.contains(&word) {
+            self.send.push(word);
+        }
+    }
+
+    pub(super) fn watch(&mut self, key: String, clients: Vec<(ClientId, File)>) {
+        self.watch.push((key, clients));
+    }
+
+    /// Removes the pipes of a dead client.
+    pub(super) fn remove(&mut self, client: String) {
+        self.dead.push(client);
+    }
+
+    /// Comes before the answers: what others wait for first.
+    pub(super) fn run(self, peers: &Arc<Peers>) {
+        for (client, message) in self.send {
+            peers.send(&client, &message);
+        }
+        for key in self.fire {
+            peers.hub().fire(&key);
+        }
+        for (key, clients) in self.watch {
+            peers.watch(&key, clients);
+        }
+        // After the rows are gone: a missing pipe says nothing, so a row must not outlive the pipe of a dead client.
+        for client in self.dead {
+            peers.remove(&client);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Those who wait: their places, whom they watch, and who is woken.
+
+use rusqlite::{OptionalExtension, params};
+
+use super::message::Message;
+use super::peers::{Life, Reach};
+use super::rows::{Hold, Waiter, keeps_others_out, signed, written};
+use super::verbs::Verbs;
+use crate::backend::{Claim, Mode};
+use crate::backends::verdict::{Verdict, verdict};
+use crate::clock::Instant;
+
+/// How many in line are told whom to watch: a second one, in case that the first dies with the holder.
+const WATCHERS: usize = 2;
+
+/// Where a waiter is woken: in the line of a fair lock it alone, otherwise all of its client.
+pub(super) fn key_of(mode: Mode, name: &str, owner: &str) -> String {
+    if mode == Mode::Fair { format!("{name}\0{owner}") } else { name.to_owned() }
+}
+
+/// The clients whose death may bring a claim to its turn, each once.
+pub(super) fn before<'a>(mode: Mode, owner: &str, holds: &'a [Hold], line: &'a [Waiter]) -> Vec<&'a str> {
+    let holders = || holds.iter().map(|hold| &*hold.client).collect();
+    let mut clients: Vec<&str> = match mode {
+        // Each looks at the one before it alone: two hundred who wait must not look at two hundred each.
+        Mode::Fair => match line.iter().take_while(|w| w.owner != owner).filter(|w| w.mode == Mode::Fair).last() {
+            Some(waiter) => vec![&waiter.client],
+            None => holders(),
+        },
+        Mode::Read if holds.iter().all(|hold| hold.mode == Mode::Read) => {
+            line.iter().filter(|w| w.mode == Mode::Write && w.owner != owner).map(|w| &*w.client).collect()
+        }
+        _ => holders(),
+    };
+    clients.sort_unstable();
+    clients.dedup();
+    clients
+}
+
+impl Verbs<'_> {
+    /// Takes or keeps a place in line.
+    pub(super) fn stand_in_line(&self, claim: &Claim, owner: &str, now: Instant) -> rusqlite::Result<()> {
+        let name = claim.resource.as_str().as_bytes();
+        let has_lease = keeps_others_out(claim.mode) || claim.mode == Mode::CountZero;
+        // Without a pipe nobody could wake it, or know that it has died.
+        if !self.me.present && !keeps_others_out(claim.mode) {
+            return Ok(());
+        }
+        let until = if has_lease { signed(now.after(claim.place_lease()).as_nanos()) } else { i64::MAX };
+        let (kind, take) = written(claim.mode);
+        let params = params![name, owner, kind, take, self.me.client, self.me.boot, until];
+        if has_lease {
+            // Whose place has ended stands at the end.
+            self.run("DELETE FROM waiters WHERE name = ?1 AND until <= ?2", params![name, signed(now.as_nanos())])?;
+            let sql = "INSERT INTO waiters (name, owner, kind, take, client, boot, until) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+                       ON CONFLICT (owner, name) DO UPDATE SET until = excluded.until";
+            self.run(sql, params)?;
+        } else {
+            let sql = "INSERT OR IGNORE INTO waiters (name, owner, kind, take, client, boot, until)
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+            self.run(sql, params)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn leave_line(&self, name: &str, owner: &str) -> rusqlite::Result<usize> {
+        self.run("DELETE FROM waiters WHERE owner = ?2 AND name = ?1", params![name.as_bytes(), owner])
+    }
+
+    /// Tells the first in line whose death they will want to know of: that of this client.
+    pub(super) fn tell_who_holds(&mut self, name: &str, mode: Mode) -> rusqlite::Result<()> {
+        // In the line of a fair lock, the next one has watched this one already.
+        if !self.me.present || mode == Mode::Fair {
+            return Ok(());
+        }
+        let (id, key) = (self.me.id, name.to_owned());
+        let message = if mode.is_shared() { Message::HeldToo(id, key) } else { Message::Held(id, key) };
+        for client in self.next_in_line(name, WATCHERS)? {
+            if client != self.me.client {
+                self.after.send(client, &message);
+            }
+        }
+        Ok(())
+    }
+
+    /// Wakes those who would be granted if they asked now, in the order of the line, and nobody else.
+    pub(super) fn wake(&mut self, name: &str, now: Instant) -> rusqlite::Result<()> {
+        if !self.me.present {
+            // Those of this client are in no line.
+            self.after.fire(name.to_owned());
+        }
+        let sql = "SELECT kind FROM waiters WHERE name = ?1 AND boot = ?2 ORDER BY place LIMIT 1";
+        let first: Option<i64> =
+            self.tx.prepare_cached(sql)?.query_row(params![name.as_bytes(), self.me.boot], |row| row.get(0)).optional()?;
+        let Some(first) = first else { return Ok(()) };
+        let holds = self.stored(name, now)?.holds;
+        if first != written(Mode::Exclusive).0 {
+            return self.wake_line(name, holds, now);
+        }
+        // The plain lock does without reading the whole line.
+        if holds.is_empty() {
+            for client in self.next_in_line(name, 1)? {
+                self.leave_word(client, name.to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn wake_line(&mut self, name: &str, holds: Vec<Hold>, now: Instant) -> rusqlite::Result<()> {
+        let number = self.permits(name)?.unwrap_or(0);
+        let mut holds: Vec<(String, Mode)> = holds.into_iter().map(|hold| (hold.owner, hold.mode)).collect();
+        let mut line = self.line(name, now)?;
+        let mut modes: Vec<(String, Mode)> = line.iter().map(|w| (w.owner.clone(), w.mode)).collect();
+        let mut at = 0;
+        while let Some(waiter) = line.get(at) {
+            at += 1;
+            if verdict(&waiter.owner, waiter.mode, &holds, &modes, number) != Verdict::Grant {
+                continue;
+            }
+            match self.reach(&waiter.client) {
+                Reach::Yes => self.leave_word(waiter.client.clone(), key_of(waiter.mode, name, &waiter.owner)),
+                Reach::Gone if !keeps_others_out(waiter.mode) || self.is_dead(&waiter.client) => {
+                    self.run("DELETE FROM waiters WHERE place = ?1", params![waiter.place])?;
+                    line.remove(at - 1);
+                    modes.remove(at - 1);
+                    // Others may have stood behind it.
+                    at = 0;
+                    continue;
+                }
+                // It polls, and it is its turn all the same.
+                Reach::Gone | Reach::Refused if keeps_others_out(waiter.mode) => {}
+                Reach::Gone | Reach::Refused => continue,
+            }
+            if !waiter.mode.is_shared() {
+                break;
+            }
+            holds.push((waiter.owner.clone(), waiter.mode));
+        }
+        Ok(())
+    }
+
+    /// Wakes all who wait for a latch.
+    pub(super) fn wake_latch(&mut self, name: &str) -> rusqlite::Result<()> {
+        if !self.me.present {
+            self.after.fire(name.to_owned());
+        }
+        let sql = "DELETE FROM waiters WHERE name = ?1 AND kind = ?2 RETURNING client";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let rows = statement.query_map(params![name.as_bytes(), written(Mode::CountZero).0], |row| row.get(0))?;
+        for client in rows.collect::<rusqlite::Result<Vec<String>>>()? {
+            self.leave_word(client, name.to_owned());
+        }
+        Ok(())
+    }
+
+    fn leave_word(&mut self, client: String, key: String) {
+        if client == self.me.client {
+            self.after.fire(key);
+        } else {
+            self.after.send(client, &Message::Free(key));
+        }
+    }
+
+    /// The clients that come first in line and can be reached. The dead are taken out of the line.
+    fn next_in_line(&self, name: &str, count: usize) -> rusqlite::Result<Vec<String>> {
+        let mut next = Vec::new();
+        let mut gone = Vec::new();
+        let sql = "SELECT place, client, until FROM waiters WHERE name = ?1 AND boot = ?2 ORDER BY place";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let mut rows = statement.query(params![name.as_bytes(), self.me.boot])?;
+        while next.len() < count
+            && let Some(row) = rows.next()?
+        {
+            let client: String = row.get(1)?;
+            match self.reach(&client) {
+                Reach::Yes => next.push(client),
+                // Without pipes its place has a lease.
+                Reach::Gone if row.get::<_, i64>(2)? == i64::MAX => gone.push(row.get::<_, i64>(0)?),
+                Reach::Gone | Reach::Refused => {}
+            }
+        }
+        for place in gone {
+            self.run("DELETE FROM waiters WHERE place = ?1", params![place])?;
+        }
+        Ok(next)
+    }
+
+    pub(super) fn reach(&self, client: &str) -> Reach {
+        if client == self.me.client { Reach::Yes } else { self.peers.reach(client) }
+    }
+
+    pub(super) fn look(&self, client: &str) -> Life {
+        if client == self.me.client { Life::Unknown } else { self.peers.look(client) }
+    }
+
+    pub(super) fn is_dead(&self, client: &str) -> bool {
+        matches!(self.look(client), Life::Dead)
+    }
+}

@@ -1,0 +1,123 @@
+//! How many permits there are, and the counts of latches.
+
+use std::time::Duration;
+
+use rusqlite::{OptionalExtension, params};
+
+use super::rows::{signed, unsigned};
+use super::verbs::{Answer, Verbs};
+use crate::backend::{Attempt, Claim, Mode, Queue};
+use crate::backends::verdict::held;
+use crate::clock::Instant;
+
+/// How long a latch remembers who has counted down, so that asking again counts once.
+const REMEMBER: Duration = Duration::from_secs(600);
+
+impl Verbs<'_> {
+    /// How many permits there are, if there is a number.
+    pub(super) fn permits(&self, name: &str) -> rusqlite::Result<Option<u32>> {
+        let sql = "SELECT number FROM permits WHERE name = ?1";
+        self.tx.prepare_cached(sql)?.query_row(params![name.as_bytes()], |row| row.get(0)).optional()
+    }
+
+    /// The same for one who wants some, and says how many there are if nobody else has.
+    pub(super) fn permits_or(&self, name: &str, of: u32) -> rusqlite::Result<u32> {
+        if let Some(number) = self.permits(name)? {
+            // Once a day is enough to show that it is used, and most questions write nothing.
+            let sql = "UPDATE permits SET used = unixepoch() WHERE name = ?1 AND used < unixepoch() - 86400";
+            self.run(sql, params![name.as_bytes()])?;
+            return Ok(number);
+        }
+        if of > 0 {
+            self.set_permits(name, of)?;
+        }
+        Ok(of)
+    }
+
+    fn set_permits(&self, name: &str, of: u32) -> rusqlite::Result<usize> {
+        let sql = "INSERT OR REPLACE INTO permits (name, number, used) VALUES (?1, ?2, unixepoch())";
+        self.run(sql, params![name.as_bytes(), of])
+    }
+
+    pub(super) fn resize(&mut self, name: &str, of: u32, now: Instant) -> Answer<Attempt> {
+        self.set_permits(name, of)?;
+        self.wake(name, now)?;
+        let holds: Vec<_> = self.stored(name, now)?.holds.into_iter().map(|hold| (hold.owner, hold.mode)).collect();
+        Ok(Ok(Attempt::Done { left: u64::from(of).saturating_sub(held(&holds)) }))
+    }
+
+    /// The count of a latch and who has set it.
+    fn count_of(&self, name: &str) -> rusqlite::Result<Option<(u64, String)>> {
+        let sql = "SELECT count, owner FROM latches WHERE name = ?1";
+        let read = |row: &rusqlite::Row<'_>| Ok((unsigned(row.get(0)?), row.get(1)?));
+        self.tx.prepare_cached(sql)?.query_row(params![name.as_bytes()], read).optional()
+    }
+
+    pub(super) fn count(&self, name: &str) -> rusqlite::Result<Option<u64>> {
+        Ok(self.count_of(name)?.map(|(count, _)| count))
+    }
+
+    pub(super) fn latch(&mut self, claim: &Claim, now: Instant) -> Answer<Attempt> {
+        let name = claim.resource.as_str();
+        let owner = claim.owner.to_string();
+        let left = match (claim.mode, self.count_of(name)?) {
+            (Mode::SetCount { of }, None) => {
+                if of > 0 {
+                    let sql = "INSERT INTO latches (name, count, owner) VALUES (?1, ?2, ?3)";
+                    self.run(sql, params![name.as_bytes(), of, owner])?;
+                }
+                of.into()
+            }
+            (Mode::SetCount { .. }, Some((count, by))) if by == owner => count,
+            (Mode::SetCount { .. } | Mode::CountZero, Some(_)) => return self.latch_is_busy(claim, now).map(Ok),
+            (Mode::CountDown, latch) => {
+                let is_new = self.counts_anew(name, &owner, now)?;
+                let left = latch.map_or(0, |(count, _)| if is_new { count.saturating_sub(1) } else { count });
+                if left == 0 {
+                    self.remove_latch(name)?;
+                } else if is_new {
+                    self.run("UPDATE latches SET count = ?2 WHERE name = ?1", params![name.as_bytes(), signed(left)])?;
+                }
+                left
+            }
+            (Mode::RemoveCount, _) => {
+                self.remove_latch(name)?;
+                0
+            }
+            (_, latch) => latch.map_or(0, |(count, _)| count),
+        };
+        Ok(Ok(Attempt::Done { left }))
+    }
+
+    fn latch_is_busy(&self, claim: &Claim, now: Instant) -> rusqlite::Result<Attempt> {
+        let mut poll_within = self.poll();
+        if claim.mode == Mode::CountZero && claim.queue == Queue::Allowed {
+            // One place per client: all of it are woken together, and nobody takes back a place that it gives up.
+            self.stand_in_line(claim, &self.me.client, now)?;
+            poll_within = poll_within.min(claim.place_lease() / 3);
+        }
+        Ok(Attempt::Busy { poll_within, holder: None })
+    }
+
+    fn remove_latch(&mut self, name: &str) -> rusqlite::Result<()> {
+        self.run("DELETE FROM latches WHERE name = ?1", params![name.as_bytes()])?;
+        self.wake_latch(name)
+    }
+
+    /// Whether this owner has not counted down yet; from now on it has.
+    fn counts_anew(&self, name: &str, owner: &str, now: Instant) -> rusqlite::Result<bool> {
+        self.run("DELETE FROM counted WHERE until <= ?1", params![signed(now.as_nanos())])?;
+        let sql = "INSERT OR IGNORE INTO counted (name, owner, boot, until) VALUES (?1, ?2, ?3, ?4)";
+        let until = signed(now.after(REMEMBER).as_nanos());
+        Ok(self.run(sql, params![name.as_bytes(), owner, self.me.boot, until])? == 1)
+    }
+
+    /// Removes the numbers that nobody has used for a week, and what latches need not remember.
+    pub(super) fn sweep_numbers(&self, now: Instant) -> rusqlite::Result<()> {
+        let sql = "DELETE FROM permits WHERE used < unixepoch() - 604800 AND name NOT IN (SELECT name FROM holds)";
+        self.run(sql, [])?;
+        let sql = "DELETE FROM counted WHERE boot <> ?1 OR until <= ?2";
+        self.run(sql, params![self.me.boot, signed(now.as_nanos())])?;
+        Ok(())
+    }
+}

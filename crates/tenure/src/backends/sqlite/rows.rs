@@ -1,0 +1,147 @@
+//! Holds and waiters as the file has them.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use rusqlite::{Row, params};
+
+use super::verbs::Verbs;
+use crate::backend::{Holder, Mode};
+use crate::clock::Instant;
+use crate::name::Token;
+
+pub(super) struct Hold {
+    pub(super) owner: String,
+    pub(super) client: String,
+    pub(super) mode: Mode,
+    pub(super) until: Instant,
+    pub(super) token: Token,
+    last: Token,
+    note: Option<String>,
+}
+
+/// What [`Hold::read`] reads.
+macro_rules! hold_columns {
+    () => {
+        "owner, client, kind, take, until, token, last, note"
+    };
+}
+pub(super) use hold_columns;
+
+impl Hold {
+    pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            owner: row.get(0)?,
+            client: row.get(1)?,
+            mode: read_mode(row, 2)?,
+            until: Instant::from_nanos(unsigned(row.get(4)?)),
+            token: Token::new(unsigned(row.get(5)?)),
+            last: Token::new(unsigned(row.get(6)?)),
+            note: row.get(7)?,
+        })
+    }
+
+    pub(super) fn show(self, now: Instant) -> Holder {
+        Holder {
+            owner: self.owner,
+            mode: self.mode,
+            token: Some(self.last),
+            since: UNIX_EPOCH.checked_add(Duration::from_micros(self.token.get())),
+            expires_in: Some(self.until.since(now)),
+            note: self.note,
+        }
+    }
+}
+
+pub(super) struct Waiter {
+    pub(super) place: i64,
+    pub(super) owner: String,
+    pub(super) client: String,
+    pub(super) mode: Mode,
+    pub(super) until: Instant,
+}
+
+impl Waiter {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            place: row.get(0)?,
+            owner: row.get(1)?,
+            client: row.get(2)?,
+            mode: read_mode(row, 3)?,
+            until: Instant::from_nanos(unsigned(row.get(5)?)),
+        })
+    }
+}
+
+/// What the file says of a name's holds.
+pub(super) struct Stored {
+    pub(super) holds: Vec<Hold>,
+    /// Whether there are some that have run out.
+    pub(super) lapsed: bool,
+}
+
+impl Verbs<'_> {
+    pub(super) fn stored(&self, name: &str, now: Instant) -> rusqlite::Result<Stored> {
+        let sql = concat!("SELECT ", hold_columns!(), ", boot = ?2 AND until > ?3 FROM holds WHERE name = ?1");
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let mut rows = statement.query(params![name.as_bytes(), self.me.boot, signed(now.as_nanos())])?;
+        let mut stored = Stored { holds: Vec::new(), lapsed: false };
+        while let Some(row) = rows.next()? {
+            if row.get(8)? {
+                stored.holds.push(Hold::read(row)?);
+            } else {
+                stored.lapsed = true;
+            }
+        }
+        Ok(stored)
+    }
+
+    /// Those in line for a hold, the first first, whether they live or not.
+    pub(super) fn line(&self, name: &str, now: Instant) -> rusqlite::Result<Vec<Waiter>> {
+        let sql = "SELECT place, owner, client, kind, take, until FROM waiters
+                   WHERE name = ?1 AND boot = ?2 AND until > ?3 ORDER BY place";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let rows = statement.query_map(params![name.as_bytes(), self.me.boot, signed(now.as_nanos())], Waiter::read)?;
+        rows.filter(|waiter| waiter.as_ref().map_or(true, |w| w.mode.holds())).collect()
+    }
+}
+
+/// How a mode is written. What neither holds nor waits is never stored.
+pub(super) fn written(mode: Mode) -> (i64, i64) {
+    match mode {
+        Mode::Exclusive => (0, 0),
+        Mode::Fair => (1, 0),
+        Mode::Read => (2, 0),
+        Mode::Write => (3, 0),
+        Mode::Permits { take, .. } => (4, take.into()),
+        Mode::Resize { .. } | Mode::SetCount { .. } | Mode::CountDown | Mode::CountZero | Mode::RemoveCount => (5, 0),
+    }
+}
+
+fn read_mode(row: &Row<'_>, at: usize) -> rusqlite::Result<Mode> {
+    let (kind, take): (i64, i64) = (row.get(at)?, row.get(at + 1)?);
+    match kind {
+        0 => Ok(Mode::Exclusive),
+        1 => Ok(Mode::Fair),
+        2 => Ok(Mode::Read),
+        3 => Ok(Mode::Write),
+        4 => match u32::try_from(take) {
+            Ok(take) => Ok(Mode::Permits { take, of: 0 }),
+            Err(_) => Err(rusqlite::Error::IntegralValueOutOfRange(at + 1, take)),
+        },
+        5 => Ok(Mode::CountZero),
+        _ => Err(rusqlite::Error::IntegralValueOutOfRange(at, kind)),
+    }
+}
+
+/// Whether a place in line is a reason to refuse others, and so must be kept alive.
+pub(super) fn keeps_others_out(mode: Mode) -> bool {
+    matches!(mode, Mode::Fair | Mode::Write)
+}
+
+pub(super) fn unsigned(n: i64) -> u64 {
+    u64::try_from(n).unwrap_or(0)
+}
+
+pub(super) fn signed(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
