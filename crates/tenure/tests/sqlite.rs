@@ -475,3 +475,278 @@ async fn many_first_openers_at_once_do_not_disturb_each_other() {
         done.unwrap();
     }
 }
+
+/// A client of another process, of which there is nothing but its rows and the pipe that tells its death.
+struct Stranger {
+    id: String,
+    dir: std::path::PathBuf,
+    alive: Option<std::fs::File>,
+}
+
+const FAIR: i64 = 1;
+const READ: i64 = 2;
+const WRITE: i64 = 3;
+const PERMITS: i64 = 4;
+
+impl Stranger {
+    fn new(dir: &TempDir, number: u32) -> Self {
+        let id = format!("00000000-0000-4000-8000-{number:012}");
+        let pipe = dir.path().join(format!("locks.db.clients/{id}.alive"));
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let alive = std::fs::OpenOptions::new().read(true).write(true).open(pipe).unwrap();
+        Self { id, dir: dir.path().to_owned(), alive: Some(alive) }
+    }
+
+    fn file(&self) -> rusqlite::Connection {
+        let file = rusqlite::Connection::open(self.dir.join("locks.db")).unwrap();
+        file.busy_timeout(LIMIT).unwrap();
+        file
+    }
+
+    /// Leases of a century: only the pipe can tell.
+    fn holds(&self, name: &str, kind: i64, take: i64) {
+        let sql = "INSERT INTO holds VALUES (?1, ?2 || ':1', ?3, ?4, ?2, ?5, ?6, 1, 1, NULL)";
+        let params = rusqlite::params![name.as_bytes(), self.id, kind, take, boot(), i64::MAX / 2];
+        self.file().execute(sql, params).unwrap();
+    }
+
+    fn waits(&self, name: &str, kind: i64) {
+        let sql = "INSERT INTO waiters VALUES (NULL, ?1, ?2 || ':1', ?3, 0, ?2, ?4, ?5)";
+        self.file().execute(sql, rusqlite::params![name.as_bytes(), self.id, kind, boot(), i64::MAX / 2]).unwrap();
+    }
+
+    fn dies(&mut self) {
+        self.alive = None;
+    }
+}
+
+fn boot() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap().trim().to_owned()
+}
+
+/// Whether it took less than a poll at least once: a busy machine may be late, but not always.
+async fn at_once(mut round: impl AsyncFnMut(u32) -> Duration) {
+    let mut waits = Vec::new();
+    for n in 0..4 {
+        waits.push(round(n).await);
+        if waits[waits.len() - 1] < Duration::from_millis(300) {
+            return;
+        }
+    }
+    panic!("each time as late as a poll: {waits:?}");
+}
+
+async fn within_limit<T>(task: tokio::task::JoinHandle<tenure::Result<T>>) -> T {
+    tokio::time::timeout(LIMIT, task).await.unwrap().unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn a_dead_head_of_a_fair_line_lets_the_next_one_in_at_once() {
+    let dir = dir();
+    let (a, b) = (client(&dir).await, client(&dir).await);
+    at_once(async |n| {
+        let name = format!("x{n}");
+        let held = a.mutex(&name).fair().lock().await.unwrap();
+        let mut head = Stranger::new(&dir, n);
+        head.waits(&name, FAIR);
+        let next = tokio::spawn(b.mutex(&name).fair().lock());
+        until_waiting(&a, &name, 2).await;
+        held.release().await.unwrap();
+        assert!(a.mutex(&name).fair().try_lock().await.unwrap().is_none(), "it is the turn of another one");
+        assert!(!next.is_finished());
+        assert_eq!(a.mutex(&name).inspect().await.unwrap().line.len(), 2);
+        let died = Instant::now();
+        head.dies();
+        let guard = within_limit(next).await;
+        let took = died.elapsed();
+        guard.release().await.unwrap();
+        took
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_death_of_the_last_reader_lets_the_writer_in_at_once() {
+    let dir = dir();
+    let (a, b) = (client(&dir).await, client(&dir).await);
+    at_once(async |n| {
+        let name = format!("x{n}");
+        let (mut one, mut other) = (Stranger::new(&dir, 2 * n), Stranger::new(&dir, 2 * n + 1));
+        one.holds(&name, READ, 0);
+        other.holds(&name, READ, 0);
+        let writer = tokio::spawn(a.rwlock(&name).write());
+        until_waiting(&b, &name, 1).await;
+        assert!(b.rwlock(&name).try_read().await.unwrap().is_none(), "a writer waits");
+        one.dies();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(!writer.is_finished());
+        let died = Instant::now();
+        other.dies();
+        drop(within_limit(writer).await);
+        died.elapsed()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_death_of_a_waiting_writer_lets_readers_in_at_once() {
+    let dir = dir();
+    let (a, b) = (client(&dir).await, client(&dir).await);
+    at_once(async |n| {
+        let name = format!("x{n}");
+        let reader = a.rwlock(&name).read().await.unwrap();
+        let mut writer = Stranger::new(&dir, n);
+        writer.waits(&name, WRITE);
+        let readers = [&a, &b, &b].map(|locker| tokio::spawn(locker.rwlock(&name).read()));
+        // Those of one client ask one after another.
+        until_waiting(&b, &name, 3).await;
+        let died = Instant::now();
+        writer.dies();
+        for waiting in readers {
+            drop(within_limit(waiting).await);
+        }
+        reader.release().await.unwrap();
+        died.elapsed()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_permits_of_a_dead_client_come_back_at_once() {
+    let dir = dir();
+    let (a, b) = (client(&dir).await, client(&dir).await);
+    at_once(async |n| {
+        let name = format!("x{n}");
+        a.semaphore(&name, 3).resize(3).await.unwrap();
+        let mut holder = Stranger::new(&dir, n);
+        holder.holds(&name, PERMITS, 2);
+        let kept = a.semaphore(&name, 3).acquire().await.unwrap();
+        let waiting = [&a, &b].map(|locker| tokio::spawn(locker.semaphore(&name, 3).acquire()));
+        until_waiting(&b, &name, 2).await;
+        let died = Instant::now();
+        holder.dies();
+        let mut permits = vec![kept];
+        for waiting in waiting {
+            permits.push(within_limit(waiting).await);
+        }
+        let took = died.elapsed();
+        assert!(b.semaphore(&name, 3).try_acquire().await.unwrap().is_none());
+        took
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn all_modes_work_by_polling_where_no_pipes_can_be_made() {
+    let dir = dir();
+    std::fs::write(dir.path().join("locks.db.clients"), "").unwrap();
+    let (a, b) = (client(&dir).await, client(&dir).await);
+    let held = a.mutex("fair").fair().lock().await.unwrap();
+    let writer = a.rwlock("rw").write().await.unwrap();
+    let permit = a.semaphore("permits", 1).acquire().await.unwrap();
+    assert!(a.latch("latch").set(1).await.unwrap());
+    let fair = tokio::spawn(b.mutex("fair").fair().lock());
+    let reader = tokio::spawn(b.rwlock("rw").read());
+    let second = tokio::spawn(b.semaphore("permits", 1).acquire());
+    let open = tokio::spawn(b.latch("latch").wait());
+    until_waiting(&a, "fair", 1).await;
+    held.release().await.unwrap();
+    writer.release().await.unwrap();
+    permit.release().await.unwrap();
+    assert_eq!(a.latch("latch").count_down().await.unwrap(), 0);
+    drop((within_limit(fair).await, within_limit(reader).await, within_limit(second).await));
+    within_limit(open).await;
+}
+
+#[tokio::test]
+async fn what_nobody_uses_any_more_leaves_no_rows() {
+    let dir = dir();
+    let (a, b) = (client(&dir).await, client(&dir).await);
+    let file = rusqlite::Connection::open(dir.path().join("locks.db")).unwrap();
+    let count = |table: &str| file.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get::<_, i64>(0)).unwrap();
+    assert!(a.latch("l").set(1).await.unwrap());
+    for _ in 0..3 {
+        assert!(!b.latch("l").wait_within(Duration::from_millis(5)).await.unwrap());
+    }
+    assert_eq!(count("waiters"), 1, "one per client, however often it asks");
+    a.latch("l").count_down().await.unwrap();
+    assert_eq!((count("latches"), count("waiters"), count("counted")), (0, 0, 1));
+    let permit = a.semaphore("used", 1).acquire().await.unwrap();
+    a.semaphore("unused", 1).acquire().await.unwrap().release().await.unwrap();
+    a.semaphore("lately", 1).acquire().await.unwrap().release().await.unwrap();
+    file.execute("UPDATE permits SET used = used - 8 * 86400 WHERE name <> CAST('lately' AS BLOB)", []).unwrap();
+    file.execute("UPDATE counted SET until = 1", []).unwrap();
+    client(&dir).await.close().await.unwrap();
+    assert_eq!((count("permits"), count("counted")), (2, 0));
+    assert_eq!(a.semaphore("used", 0).inspect().await.unwrap().permits.map(|p| (p.of, p.free)), Some((1, 0)));
+    assert_eq!(a.semaphore("unused", 0).inspect().await.unwrap().permits, None);
+    permit.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_mode_that_nobody_knows_is_damage_and_not_a_panic() {
+    let dir = dir();
+    let locker = client(&dir).await;
+    let stranger = Stranger::new(&dir, 0);
+    stranger.holds("kind", 77, 0);
+    stranger.holds("take", PERMITS, -1);
+    for name in ["kind", "take"] {
+        let error = locker.mutex(name).try_lock().await.unwrap_err();
+        assert_eq!((error.fault(), error.is_transient()), (Some(Fault::Corrupt), false), "{error}");
+    }
+    locker.mutex("other").lock().await.unwrap().release().await.unwrap();
+}
+
+/// The tables of format 1.
+const FORMAT_1: &str = "
+PRAGMA journal_mode = WAL;
+CREATE TABLE counter (one INTEGER PRIMARY KEY CHECK (one = 1), token INTEGER NOT NULL) STRICT;
+CREATE TABLE holds (
+    name BLOB PRIMARY KEY, owner TEXT NOT NULL, client TEXT NOT NULL, boot TEXT NOT NULL,
+    until INTEGER NOT NULL, token INTEGER NOT NULL, last INTEGER NOT NULL, note TEXT
+) STRICT, WITHOUT ROWID;
+CREATE TABLE waiters (
+    place INTEGER PRIMARY KEY, name BLOB NOT NULL, owner TEXT NOT NULL, client TEXT NOT NULL, boot TEXT NOT NULL
+) STRICT;
+CREATE INDEX waiters_in_line ON waiters (name);
+CREATE UNIQUE INDEX waiters_once ON waiters (owner, name);
+PRAGMA application_id = 0x544e5245;
+PRAGMA user_version = 1;
+";
+
+#[tokio::test]
+async fn a_file_of_the_format_before_is_taken_over_with_its_holds_and_tokens() {
+    let dir = dir();
+    let old = rusqlite::Connection::open(dir.path().join("locks.db")).unwrap();
+    old.execute_batch(FORMAT_1).unwrap();
+    let last = 1_u64 << 62;
+    old.execute("INSERT INTO counter VALUES (1, ?1)", [i64::try_from(last).unwrap()]).unwrap();
+    // As programs of that format ask, who have the file open.
+    let lock = "INSERT OR REPLACE INTO holds (name, owner, client, boot, until, token, last, note)
+                VALUES (?1, 'c:1', 'c', ?2, ?3, 5, 7, 'from before')";
+    let mut locks = old.prepare(lock).unwrap();
+    locks.execute(rusqlite::params![b"held", boot(), i64::MAX / 2]).unwrap();
+    old.execute("INSERT INTO waiters (name, owner, client, boot) VALUES (?1, 'd:1', 'd', ?2)", (b"held", boot())).unwrap();
+
+    let mut opening = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let path = url(&dir.path().join("locks.db"));
+        opening.spawn(async move { Locker::connect(&path).await.unwrap() });
+    }
+    let lockers = opening.join_all().await;
+    let locker = &lockers[0];
+    assert_eq!(old.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0)).unwrap(), 2);
+    let state = locker.mutex("held").inspect().await.unwrap();
+    assert_eq!((state.holders[0].note.as_deref(), state.holders[0].token.map(|t| t.get())), (Some("from before"), Some(7)));
+    assert!(locker.mutex("held").try_lock().await.unwrap().is_none());
+    let guard = locker.rwlock("free").read().await.unwrap();
+    assert!(guard.token().get() > last);
+
+    // Who has it open goes on with what it holds and gets nothing new.
+    let refused = locks.execute(rusqlite::params![b"new", boot(), i64::MAX / 2]).unwrap_err();
+    assert!(refused.to_string().contains("NOT NULL"), "{refused}");
+    let renewal = "UPDATE holds SET until = ?5 WHERE name = ?1 AND owner = ?2 AND boot = ?3 AND until > ?4";
+    assert_eq!(old.execute(renewal, (b"held", "c:1", boot(), 1, i64::MAX / 2)).unwrap(), 1);
+    assert_eq!(old.execute("DELETE FROM holds WHERE name = ?1 AND owner = ?2", (b"held", "c:1")).unwrap(), 1);
+    assert!(locker.mutex("held").try_lock().await.unwrap().is_some());
+}
