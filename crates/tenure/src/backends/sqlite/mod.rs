@@ -3,7 +3,7 @@
 //! - [`file`]: where it is; [`format`]: whether it is ours, and its tables; [`fault`]: what its errors mean.
 //! - [`worker`]: the thread that owns the connection.
 //! - [`verbs`] and [`inspect`]: the contract as SQL. Leases are points of `CLOCK_BOOTTIME`, which all processes share,
-//!   and void after a restart of the machine. [`rows`]: holds and waiters; [`line`]: who is woken, and by whom it stands;
+//!   and void after a restart of the machine. [`rows`]: holds and waiters; [`line`]: who stands where, and who is woken;
 //!   [`numbers`]: permits and latches.
 //! - [`peers`]: who is alive, and who wakes whom; [`watches`]: whose death wakes whom; [`message`]: with which words;
 //!   [`after`]: what is said and done once the transaction stands.
