@@ -14,17 +14,23 @@ const RUN_NOTES: &str = "\
 The program finds TENURE_NAME, TENURE_TOKEN and TENURE_OWNER in its environment. The token grows with every grant of a \
 name: hand it to whatever the program writes to, so that a late write can be told from a newer holder's.
 
+A name is one kind of lock. Plain run (also with --fair), --shared with --write, and --permits are different locks: do \
+not count on one of them to keep another one out, and use a name for one of them only. Who runs without --fair comes in \
+between those who run with it. A program that writes while others only read takes --write, they take --shared; a writer \
+that waits holds up the readers that come after it. The number of permits is kept by the store: the first one sets it, \
+tenure resize changes it.
+
 The lock is renewed for as long as the program itself runs; processes that it leaves behind run on without the lock. \
 The program has a process group of its own, and signals are passed on to it. If renewals fail, the whole group gets \
-SIGTERM after two thirds of the lease and SIGKILL before its end. If tenure is killed, so is the group. Processes that leave the group (daemons, the jobs of an interactive shell) are out \
-of reach: only the token stops them.
+SIGTERM after two thirds of the lease and SIGKILL before its end. If tenure is killed, so is the group. Processes that \
+leave the group (daemons, the jobs of an interactive shell) are out of reach: only the token stops them.
 
 Exit status:
   N      the program's own
   128+N  the program died of signal N, or tenure was interrupted by it while it waited
   2      wrong usage
   69     the store cannot be reached, or refuses
-  75     somebody else has the lock (or what --busy-code says)
+  75     somebody else has the lock, or no permit is free (or what --busy-code says)
   76     the lock was lost, or held for longer than --max-hold, and the program was stopped
   126    the program cannot be executed
   127    the program was not found
@@ -32,7 +38,37 @@ Exit status:
 Examples:
   tenure run backup -- pg_dump -f /backup/db.sql
   tenure run --no-wait --busy-code 0 --min-hold 30s nightly -- ./report.sh
+  tenure run --shared prices -- ./report.sh       (together with other readers)
+  tenure run --write prices -- ./import.sh        (alone, when they are done)
+  tenure run --permits 3 exports -- ./export.sh   (three at a time)
+  tenure run --fair tickets -- ./sell.sh          (first come, first served)
   tenure run demo -- sh -c 'echo \"token $TENURE_TOKEN\"'";
+
+const ELECT_NOTES: &str = "\
+The program finds what it finds under tenure run, and TENURE_TERM: the fencing token of this leadership, larger than that \
+of every leader before. Hand it to whatever the program writes to.
+
+If leadership is lost, the program is stopped as under tenure run, and the campaign goes on: the program may be started \
+again. It also goes on while the store is away. When the program ends by itself, leadership is resigned and tenure ends \
+with its exit status. A signal ends a campaign; a leader passes it on to the program. A program that was asked to end \
+(SIGINT, SIGTERM, SIGQUIT) is not started again.
+
+An election is the lock of its name: tenure who shows the leader, tenure break ends its leadership, and tenure run under \
+the same name waits for its end.
+
+Exit status:
+  N      the program's own
+  128+N  the program died of signal N, or tenure was interrupted by it
+  2      wrong usage
+  69     the store could not be reached at the start, or refuses
+  76     leadership was lost unnoticed before the program ended
+  126    the program cannot be executed
+  127    the program was not found
+
+Examples:
+  tenure elect scheduler -- ./scheduler
+  tenure elect --value 10.0.0.7:8080 --lease 10s scheduler -- ./scheduler
+  tenure who scheduler";
 
 /// Run a program under a distributed lock; see, list and break locks.
 #[derive(Parser)]
@@ -54,8 +90,11 @@ pub(crate) enum Command {
     /// Run a program while holding a lock.
     #[command(after_help = "See --help for exit status, environment and what happens when the lock is lost.", after_long_help = RUN_NOTES)]
     Run(RunArgs),
-    /// Show who holds a lock.
-    Who(OneArgs),
+    /// Campaign for leadership, and run a program while leading.
+    #[command(after_help = "See --help for exit status, environment and what happens when leadership is lost.", after_long_help = ELECT_NOTES)]
+    Elect(ElectArgs),
+    /// Show who holds a lock, and who is in line.
+    Who(WhoArgs),
     /// List the locks that are held.
     Ls(LsArgs),
     /// End the hold of whoever has a lock, by force.
@@ -63,6 +102,17 @@ pub(crate) enum Command {
     /// The holder is told at its next renewal, at the latest after a third of its lease; its token is out of date at
     /// once. Exits with 1 if nobody held the lock.
     Break(OneArgs),
+    /// Set how many permits a name has, for all who run with --permits.
+    ///
+    /// Permits that are held above the new number are not taken away, but nobody is granted any until enough have come
+    /// back.
+    Resize {
+        #[command(flatten)]
+        one: OneArgs,
+        /// How many permits; none stops all who have none yet.
+        #[arg(value_name = "N")]
+        permits: u32,
+    },
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
@@ -77,6 +127,9 @@ pub(crate) enum Command {
 
 #[derive(Args)]
 pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) kind: KindArgs,
+
     /// How long to wait for the lock, such as 90s or 1h30m [default: for ever].
     #[arg(long, value_name = "DURATION", value_parser = tenure::duration::parse, conflicts_with = "no_wait")]
     pub(crate) wait: Option<Duration>,
@@ -116,6 +169,60 @@ pub(crate) struct RunArgs {
     /// The program and its arguments, after `--`.
     #[arg(last = true, required = true, num_args = 1.., value_name = "PROGRAM")]
     pub(crate) program: Vec<OsString>,
+}
+
+/// How the lock is held. Without any of these: by one alone.
+#[derive(Args)]
+#[group(multiple = false)]
+pub(crate) struct KindArgs {
+    /// Hold the name's read/write lock together with other readers.
+    #[arg(long)]
+    pub(crate) shared: bool,
+
+    /// Hold the name's read/write lock alone, without readers.
+    #[arg(long)]
+    pub(crate) write: bool,
+
+    /// Hold one of the name's N permits.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) permits: Option<u32>,
+
+    /// First come, first served, among all who say so.
+    #[arg(long)]
+    pub(crate) fair: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct ElectArgs {
+    /// What others are told of the leader, such as its address [default: host, process id and program].
+    #[arg(long, value_name = "TEXT", value_parser = Claim::check_note)]
+    pub(crate) value: Option<Arc<str>>,
+
+    /// How long leadership outlives a crash; renewed at a third of it [default: the URL's lease, or 30s].
+    #[arg(long, value_name = "DURATION", value_parser = lease)]
+    pub(crate) lease: Option<Duration>,
+
+    /// Say on stderr what happens to the leadership.
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+
+    /// The name of the election.
+    #[arg(value_parser = name)]
+    pub(crate) name: Resource,
+
+    /// The program and its arguments, after `--`.
+    #[arg(last = true, required = true, num_args = 1.., value_name = "PROGRAM")]
+    pub(crate) program: Vec<OsString>,
+}
+
+#[derive(Args)]
+pub(crate) struct WhoArgs {
+    #[command(flatten)]
+    pub(crate) one: OneArgs,
+
+    /// Show the locks NAME#0 to NAME#N-1 instead, also those that are free.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub(crate) stripes: Option<u32>,
 }
 
 #[derive(Args)]

@@ -5,6 +5,7 @@ mod cmd;
 mod exit;
 mod output;
 mod plan;
+mod states;
 
 use std::process::ExitCode;
 
@@ -41,8 +42,10 @@ fn carry_out(plan: Plan) -> Result<u8, Failure> {
 async fn on_store(store: &Store, work: Work) -> Result<u8, Failure> {
     match work {
         Work::Run(job) => cmd::run::run(store, &job).await,
-        Work::Who { name, json } => cmd::who::who(store, &name, json).await,
+        Work::Who { name, stripes: None, json } => cmd::who::who(store, &name, json).await,
+        Work::Who { name, stripes: Some(n), json } => cmd::who::stripes(store, &name, n, json).await,
         Work::Ls { prefix, json } => cmd::ls::ls(store, &prefix, json).await,
         Work::Break { name, json } => cmd::break_::break_hold(store, &name, json).await,
+        Work::Resize { name, permits, json } => cmd::resize::resize(store, &name, permits, json).await,
     }
 }

@@ -1,10 +1,9 @@
-//! What is printed: messages, tables and JSON. Names and notes come from the store and are not to be trusted.
+//! How things are printed: messages, tables and JSON. Names and notes come from the store and are not to be trusted.
 
 use std::io::Write;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use serde::Serialize;
-use tenure::backend::{Holder, State};
 use tenure::duration;
 use unicode_width::UnicodeWidthStr;
 
@@ -91,91 +90,14 @@ pub(crate) fn print_json(value: &impl Serialize) -> std::io::Result<()> {
     print(&text)
 }
 
-const HEAD: [&str; 6] = ["NAME", "TOKEN", "HELD FOR", "LEASE LEFT", "WAITING", "HOLDER"];
-
-/// The holders of some locks as a table.
-pub(crate) fn states_table(states: &[State]) -> String {
-    let rows: Vec<_> = states.iter().flat_map(|state| state.holders.iter().map(|holder| row(state, holder))).collect();
-    table(HEAD, &rows)
-}
-
-fn row(state: &State, holder: &Holder) -> [String; 6] {
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    [
-        printable(state.resource.as_str()),
-        or_dash(holder.token.map(|t| t.to_string())),
-        or_dash(held_for(holder).map(seconds)),
-        or_dash(holder.expires_in.map(seconds)),
-        or_dash(state.waiting.map(|n| n.to_string())),
-        who(holder),
-    ]
-}
-
-/// The holder's own words, or else its id.
-pub(crate) fn who(holder: &Holder) -> String {
-    printable(holder.note.as_deref().filter(|note| !note.is_empty()).unwrap_or(&holder.owner))
-}
-
-/// Since when, as a duration; zero if the clocks disagree.
-pub(crate) fn held_for(holder: &Holder) -> Option<Duration> {
-    holder.since.map(|since| SystemTime::now().duration_since(since).unwrap_or_default())
-}
-
 /// A duration without the decimals that nobody reads.
 pub(crate) fn seconds(d: Duration) -> String {
     let whole = if d < Duration::from_secs(1) { Duration::from_millis(millis(d)) } else { Duration::from_secs(d.as_secs()) };
     duration::show(whole)
 }
 
-/// A lock in JSON. Field names are stable.
-#[derive(Serialize)]
-pub(crate) struct StateJson<'a> {
-    name: &'a str,
-    held: bool,
-    holders: Vec<HolderJson<'a>>,
-    waiting: Option<u32>,
-    fence: Option<String>,
-}
-
-impl<'a> StateJson<'a> {
-    pub(crate) fn new(state: &'a State) -> Self {
-        Self {
-            name: state.resource.as_str(),
-            held: !state.holders.is_empty(),
-            holders: state.holders.iter().map(HolderJson::new).collect(),
-            waiting: state.waiting,
-            fence: state.fence.map(|t| t.to_string()),
-        }
-    }
-}
-
-/// A holder in JSON.
-#[derive(Serialize)]
-pub(crate) struct HolderJson<'a> {
-    owner: &'a str,
-    /// A string: 63 bits do not fit the numbers of JavaScript.
-    token: Option<String>,
-    since_unix_ms: Option<u64>,
-    held_ms: Option<u64>,
-    expires_in_ms: Option<u64>,
-    note: Option<&'a str>,
-}
-
-impl<'a> HolderJson<'a> {
-    pub(crate) fn new(holder: &'a Holder) -> Self {
-        let since = holder.since.map(|since| since.duration_since(UNIX_EPOCH).unwrap_or_default());
-        Self {
-            owner: &holder.owner,
-            token: holder.token.map(|t| t.to_string()),
-            since_unix_ms: since.map(millis),
-            held_ms: held_for(holder).map(millis),
-            expires_in_ms: holder.expires_in.map(millis),
-            note: holder.note.as_deref(),
-        }
-    }
-}
-
-fn millis(d: Duration) -> u64 {
+/// Whole milliseconds.
+pub(crate) fn millis(d: Duration) -> u64 {
     u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -10,7 +10,7 @@ use clap::error::ErrorKind;
 use clap_complete::Shell;
 use tenure::Resource;
 
-use crate::args::{Cli, Command, RunArgs};
+use crate::args::{Cli, Command, ElectArgs, KindArgs, RunArgs};
 
 /// The store when none is named: all processes of one user on one machine share it.
 const DEFAULT_URL: &str = "sqlite:";
@@ -30,15 +30,34 @@ pub(crate) struct Store {
 }
 
 pub(crate) enum Work {
+    /// Also an election.
     Run(Job),
-    Who { name: Resource, json: bool },
-    Ls { prefix: String, json: bool },
-    Break { name: Resource, json: bool },
+    Who {
+        name: Resource,
+        stripes: Option<u32>,
+        json: bool,
+    },
+    Ls {
+        prefix: String,
+        json: bool,
+    },
+    Break {
+        name: Resource,
+        json: bool,
+    },
+    Resize {
+        name: Resource,
+        permits: u32,
+        json: bool,
+    },
 }
 
 /// A program to run under a lock.
 pub(crate) struct Job {
     pub(crate) name: Resource,
+    pub(crate) kind: Kind,
+    /// Whether a lock that was lost is waited for again, and the program started again: an election.
+    pub(crate) campaigns: bool,
     pub(crate) program: OsString,
     pub(crate) args: Vec<OsString>,
     pub(crate) patience: Patience,
@@ -49,6 +68,19 @@ pub(crate) struct Job {
     pub(crate) note: Option<Arc<str>>,
     pub(crate) busy_code: u8,
     pub(crate) verbose: bool,
+}
+
+/// Which lock of a name is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Exclusive,
+    Fair,
+    Read,
+    Write,
+    /// One permit of so many.
+    Permit {
+        of: u32,
+    },
 }
 
 /// How long a lock that somebody else has is waited for.
@@ -65,9 +97,11 @@ impl Plan {
         let url = cli.url.filter(|url| !url.is_empty()).unwrap_or_else(|| DEFAULT_URL.to_owned());
         let work = match cli.command {
             Command::Run(args) => Work::Run(Job::new(args)?),
-            Command::Who(args) => Work::Who { name: args.name, json: args.json },
+            Command::Elect(args) => Work::Run(Job::elect(args)?),
+            Command::Who(args) => Work::Who { name: args.one.name, stripes: args.stripes, json: args.one.json },
             Command::Ls(args) => Work::Ls { prefix: args.prefix, json: args.json },
             Command::Break(args) => Work::Break { name: args.name, json: args.json },
+            Command::Resize { one, permits } => Work::Resize { name: one.name, permits, json: one.json },
             Command::Completions { shell } => return Ok(Self::Completions(shell)),
             Command::Man { dir } => return Ok(Self::Man(dir)),
         };
@@ -84,8 +118,7 @@ impl Job {
         if args.max_hold.is_some_and(|max| max.is_zero()) {
             return Err(refuse("--max-hold 0s would stop the program at once"));
         }
-        let mut words = args.program.into_iter();
-        let program = words.next().filter(|p| !p.is_empty()).ok_or_else(|| refuse("no program is given after `--`"))?;
+        let (program, words) = words(args.program)?;
         let patience = match (args.no_wait, args.wait) {
             (true, _) => Patience::None,
             (false, Some(wait)) => Patience::For(wait),
@@ -93,8 +126,10 @@ impl Job {
         };
         Ok(Self {
             name: args.name,
+            kind: Kind::new(&args.kind),
+            campaigns: false,
             program,
-            args: words.collect(),
+            args: words,
             patience,
             lease: args.lease,
             max_hold: args.max_hold,
@@ -104,6 +139,42 @@ impl Job {
             verbose: args.verbose,
         })
     }
+
+    fn elect(args: ElectArgs) -> Result<Self, clap::Error> {
+        let (program, words) = words(args.program)?;
+        Ok(Self {
+            name: args.name,
+            kind: Kind::Exclusive,
+            campaigns: true,
+            program,
+            args: words,
+            patience: Patience::Endless,
+            lease: args.lease,
+            max_hold: None,
+            min_hold: Duration::ZERO,
+            note: args.value,
+            busy_code: crate::exit::BUSY,
+            verbose: args.verbose,
+        })
+    }
+}
+
+impl Kind {
+    fn new(args: &KindArgs) -> Self {
+        match args {
+            KindArgs { permits: Some(of), .. } => Self::Permit { of: *of },
+            KindArgs { shared: true, .. } => Self::Read,
+            KindArgs { write: true, .. } => Self::Write,
+            KindArgs { fair: true, .. } => Self::Fair,
+            _ => Self::Exclusive,
+        }
+    }
+}
+
+fn words(program: Vec<OsString>) -> Result<(OsString, Vec<OsString>), clap::Error> {
+    let mut words = program.into_iter();
+    let program = words.next().filter(|p| !p.is_empty()).ok_or_else(|| refuse("no program is given after `--`"))?;
+    Ok((program, words.collect()))
 }
 
 fn refuse(problem: &str) -> clap::Error {

@@ -6,8 +6,9 @@ use tenure::{Locker, Resource};
 
 use super::done;
 use crate::exit::{self, Failure};
-use crate::output::{self, HolderJson};
+use crate::output;
 use crate::plan::Store;
+use crate::states::{self, HolderJson};
 
 /// What was broken, in JSON.
 #[derive(Serialize)]
@@ -39,9 +40,9 @@ fn told(name: &Resource, broken: &Broken) -> String {
     let name = output::printable(name.as_str());
     let mut text = String::new();
     for holder in &broken.holders {
-        let held = output::held_for(holder).map(|d| format!(", for {}", output::seconds(d))).unwrap_or_default();
+        let held = states::held_for(holder).map(|d| format!(", for {}", output::seconds(d))).unwrap_or_default();
         let token = holder.token.map(|t| format!(" (token {t})")).unwrap_or_default();
-        text.push_str(&format!("broke {name}: it was held by {}{token}{held}\n", output::who(holder)));
+        text.push_str(&format!("broke {name}: it was held by {}{token}{held}\n", states::who(holder)));
     }
     text.push_str(&format!("tokens up to {} are out of date\n", broken.fence));
     text

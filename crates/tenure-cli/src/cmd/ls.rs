@@ -4,8 +4,9 @@ use tenure::Locker;
 
 use super::done;
 use crate::exit::Failure;
-use crate::output::{self, StateJson};
+use crate::output;
 use crate::plan::Store;
+use crate::states::{self, StateJson};
 
 pub(crate) async fn ls(store: &Store, prefix: &str, json: bool) -> Result<u8, Failure> {
     let locker = Locker::connect(&store.url).await?;
@@ -16,7 +17,7 @@ pub(crate) async fn ls(store: &Store, prefix: &str, json: bool) -> Result<u8, Fa
     } else if states.is_empty() {
         output::say("no locks are held");
     } else {
-        output::print(&output::states_table(&states))?;
+        output::print(&states::table(&states))?;
     }
     Ok(0)
 }

@@ -3,6 +3,7 @@
 pub(crate) mod break_;
 pub(crate) mod docs;
 pub(crate) mod ls;
+pub(crate) mod resize;
 pub(crate) mod run;
 pub(crate) mod who;
 

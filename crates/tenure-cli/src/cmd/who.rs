@@ -1,22 +1,49 @@
-//! `tenure who`: the holder of one lock.
+//! `tenure who`: the holders of one lock, or of all its stripes.
 
+use tenure::backend::State;
 use tenure::{Locker, Resource};
 
 use super::done;
 use crate::exit::Failure;
-use crate::output::{self, StateJson};
+use crate::output;
 use crate::plan::Store;
+use crate::states::{self, StateJson};
+
+/// How many stripes are asked for at the same time.
+const AT_ONCE: usize = 64;
 
 pub(crate) async fn who(store: &Store, name: &Resource, json: bool) -> Result<u8, Failure> {
     let locker = Locker::connect(&store.url).await?;
     let state = done(&locker, locker.mutex(name.as_str()).inspect().await).await?;
     if json {
         output::print_json(&StateJson::new(&state))?;
-    } else if state.holders.is_empty() {
-        let last = state.fence.map(|token| format!("; the last token was {token}")).unwrap_or_default();
-        output::print(&format!("{} is free{last}\n", output::printable(name.as_str())))?;
+        return Ok(0);
+    }
+    let line = states::line(&state);
+    let told = if state.holders.is_empty() { states::idle(&state) } else { states::table(&[state]) };
+    output::print(&(told + &line))?;
+    Ok(0)
+}
+
+pub(crate) async fn stripes(store: &Store, name: &Resource, count: u32, json: bool) -> Result<u8, Failure> {
+    let locker = Locker::connect(&store.url).await?;
+    let states = done(&locker, all(&locker, name, count).await).await?;
+    if json {
+        output::print_json(&states.iter().map(StateJson::new).collect::<Vec<_>>())?;
     } else {
-        output::print(&output::states_table(&[state]))?;
+        output::print(&states::table(&states))?;
     }
     Ok(0)
+}
+
+async fn all(locker: &Locker, name: &Resource, count: u32) -> tenure::Result<Vec<State>> {
+    let names: Vec<String> = (0..count).map(|n| format!("{name}#{n}")).collect();
+    let mut states = Vec::with_capacity(names.len());
+    for some in names.chunks(AT_ONCE) {
+        let asked: Vec<_> = some.iter().map(|name| tokio::spawn(locker.mutex(name).inspect())).collect();
+        for answer in asked {
+            states.push(answer.await.unwrap_or(Err(tenure::Error::Closed))?);
+        }
+    }
+    Ok(states)
 }

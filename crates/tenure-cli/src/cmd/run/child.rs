@@ -27,14 +27,17 @@ pub(super) enum Change {
 impl Child {
     /// Starts the program. To be called from a thread that lives as long as the process.
     pub(super) fn start(job: &Job, guard: &Guard) -> Result<Self, Failure> {
-        let started = exec::command(&job.program, &job.args)
-            .map_err(|e| exec::not_started(&job.program, &e))?
+        let mut command = exec::command(&job.program, &job.args).map_err(|e| exec::not_started(&job.program, &e))?;
+        let token = guard.token().to_string();
+        command
             .env("TENURE_NAME", job.name.as_str())
-            .env("TENURE_TOKEN", guard.token().to_string())
+            .env("TENURE_TOKEN", &token)
             .env("TENURE_OWNER", guard.owner_id().to_string())
-            .process_group(0)
-            .spawn()
-            .map_err(|e| exec::not_spawned(&job.program, &e))?;
+            .process_group(0);
+        if job.campaigns {
+            command.env("TENURE_TERM", token);
+        }
+        let started = command.spawn().map_err(|e| exec::not_spawned(&job.program, &e))?;
         let pid = i32::try_from(started.id()).ok().and_then(Pid::from_raw);
         pid.map(|pid| Self { pid }).ok_or_else(|| Failure::new(exit::NOT_EXECUTABLE, "the program has no process id"))
     }

@@ -1,11 +1,13 @@
-//! `tenure run`: a program that lives no longer than its lock.
+//! `tenure run`: a program that lives no longer than its lock; and `tenure elect`, which starts it again.
 
 mod child;
 mod exec;
 mod guardian;
+mod lock;
 mod signals;
 mod supervise;
 mod terminal;
+mod told;
 mod wait;
 mod warden;
 
@@ -21,7 +23,8 @@ use tenure::{Error, Guard, Locker};
 
 use crate::exit::{self, Failure};
 use crate::output;
-use crate::plan::{Job, Store};
+use crate::plan::{Job, Kind, Store};
+use lock::Lock;
 use signals::Signals;
 use supervise::{Outcome, supervise};
 
@@ -56,7 +59,7 @@ pub(crate) async fn run(store: &Store, job: &Job) -> Result<u8, Failure> {
         signal = signals.next_end() => return Err(interrupted(signal)),
         locker = Locker::builder().about(about(job)).connect(&store.url) => locker?,
     };
-    let done = with_lock(&locker, job, &mut signals).await;
+    let done = carry_out(&Lock::new(&locker, job), job, &mut signals).await;
     // Whatever happened: nothing may be left behind in the store.
     if let Err(e) = locker.close().await
         && job.verbose
@@ -66,40 +69,62 @@ pub(crate) async fn run(store: &Store, job: &Job) -> Result<u8, Failure> {
     done
 }
 
-async fn with_lock(locker: &Locker, job: &Job, signals: &mut Signals) -> Result<u8, Failure> {
-    let mut mutex = locker.mutex(job.name.as_str());
-    if let Some(lease) = job.lease {
-        mutex = mutex.lease(lease);
+async fn carry_out(lock: &Lock, job: &Job, signals: &mut Signals) -> Result<u8, Failure> {
+    if job.campaigns {
+        // A campaign outlasts a store that goes away, but one that was never there is a mistake.
+        tokio::select! {
+            biased;
+            signal = signals.next_end() => return Err(interrupted(signal)),
+            state = lock.inspect() => drop(state?),
+        }
     }
-    if let Some(note) = &job.note {
-        mutex = mutex.note(&**note);
+    loop {
+        match with_lock(lock, job, signals).await? {
+            Outcome::Ended(code) => return Ok(code),
+            Outcome::Stopped { why, .. } if !job.campaigns => return Err(Failure::new(exit::LOST, why)),
+            // Who was asked to end does not begin anew.
+            Outcome::Stopped { asked: Some(signal), .. } => return Err(interrupted(signal)),
+            Outcome::Stopped { why, asked: None } => output::say(&format!("{why}; the campaign goes on")),
+        }
     }
+}
+
+async fn with_lock(lock: &Lock, job: &Job, signals: &mut Signals) -> Result<Outcome, Failure> {
+    let acquire = async { if job.campaigns { wait::campaign(lock, job).await } else { wait::acquire(lock, job).await } };
     let guard = tokio::select! {
         biased;
         signal = signals.next_end() => return Err(interrupted(signal)),
-        guard = wait::lock(&mutex, job) => guard?,
+        guard = acquire => guard?,
     };
     let Some(guard) = guard else {
-        return Err(Failure::new(job.busy_code, wait::refusal(&mutex, job).await));
+        return Err(Failure::new(job.busy_code, wait::refusal(lock, job).await));
     };
     if job.verbose {
-        output::say(&format!("locked {}, token {}", job.name, guard.token()));
+        output::say(&granted(job, &guard));
     }
-    let granted = Clock::system().now();
-    match supervise(job, &guard, granted, signals).await {
+    let since = Clock::system().now();
+    match supervise(job, &guard, since, signals).await {
         Ok(Outcome::Ended(code)) => {
-            let kept = keep_for_min_hold(job, &guard, granted, signals).await;
-            give_back(job, guard, kept, code).await
+            let kept = keep_for_min_hold(job, &guard, since, signals).await;
+            give_back(job, guard, kept, code).await.map(Outcome::Ended)
         }
-        Ok(Outcome::Stopped(why)) => {
-            // Given back in the background, should it still be ours: the store may be out of reach.
-            drop(guard);
-            Err(Failure::new(exit::LOST, why))
-        }
+        // Given back in the background, should it still be ours: the store may be out of reach.
+        Ok(stopped) => Ok(stopped),
         Err(failure) => {
             drop(guard.release().await);
             Err(failure)
         }
+    }
+}
+
+fn granted(job: &Job, guard: &Guard) -> String {
+    let (name, token) = (&job.name, guard.token());
+    match job.kind {
+        _ if job.campaigns => format!("elected for {name}, term {token}"),
+        Kind::Exclusive | Kind::Fair => format!("locked {name}, token {token}"),
+        Kind::Read => format!("locked {name} to read, token {token}"),
+        Kind::Write => format!("locked {name} to write, token {token}"),
+        Kind::Permit { .. } => format!("took a permit of {name}, token {token}"),
     }
 }
 

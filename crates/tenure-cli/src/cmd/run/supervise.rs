@@ -12,7 +12,7 @@ use super::guardian::Guardian;
 use super::signals::Signals;
 use super::terminal::{self, OnStop, Terminal};
 use super::warden::{Order, Warden};
-use crate::exit::{self, Failure};
+use crate::exit::Failure;
 use crate::output;
 use crate::plan::Job;
 
@@ -23,8 +23,12 @@ const REST_POLL: Duration = Duration::from_millis(20);
 pub(super) enum Outcome {
     /// By itself, with this code.
     Ended(u8),
-    /// It was stopped, for this reason.
-    Stopped(String),
+    /// It was stopped.
+    Stopped {
+        why: String,
+        /// The signal that had asked for its end besides, if one had.
+        asked: Option<Signal>,
+    },
 }
 
 struct Supervisor<'a> {
@@ -34,12 +38,15 @@ struct Supervisor<'a> {
     terminal: Option<Terminal>,
     warden: Warden,
     lost: Option<Lost>,
+    asked: Option<Signal>,
 }
 
 /// Runs the program under the guard.
 pub(super) async fn supervise(job: &Job, guard: &Guard, granted: Instant, signals: &mut Signals) -> Result<Outcome, Failure> {
     // The machine may have slept since the grant: a program that must not run is best not started.
-    guard.check().map_err(|lost| Failure::new(exit::LOST, format!("lost {}: {}", job.name, lost.reason)))?;
+    if let Err(lost) = guard.check() {
+        return Ok(Outcome::Stopped { why: format!("lost {}: {}", job.name, lost.reason), asked: None });
+    }
     let child = Child::start(job, guard)?;
     let guardian = Guardian::start(child.group()).inspect_err(|e| output::say(&format!("the program has no guardian: {e}"))).ok();
     let mut terminal = Terminal::open();
@@ -47,7 +54,7 @@ pub(super) async fn supervise(job: &Job, guard: &Guard, granted: Instant, signal
         terminal.give_at_start(&child);
     }
     let warden = Warden::new(granted, guard.lease(), job.max_hold);
-    let mut all = Supervisor { guard, clock: Clock::system(), child, terminal, warden, lost: None };
+    let mut all = Supervisor { guard, clock: Clock::system(), child, terminal, warden, lost: None, asked: None };
     let code = all.until_ended(job, signals).await;
     if all.warden.is_ending() {
         all.until_rest_ended().await;
@@ -58,7 +65,10 @@ pub(super) async fn supervise(job: &Job, guard: &Guard, granted: Instant, signal
     if let Some(terminal) = &mut all.terminal {
         terminal.take_back();
     }
-    Ok(all.warden.reason(&job.name).map_or(Outcome::Ended(code), Outcome::Stopped))
+    Ok(match all.warden.reason(&job.name) {
+        Some(why) => Outcome::Stopped { why, asked: all.asked },
+        None => Outcome::Ended(code),
+    })
 }
 
 impl Supervisor<'_> {
@@ -118,9 +128,14 @@ impl Supervisor<'_> {
     }
 
     fn pass_on(&mut self, signal: Signal) {
-        if signal != Signal::CHILD {
-            self.child.signal(signal);
+        match signal {
+            Signal::CHILD => return,
+            Signal::INT | Signal::TERM | Signal::QUIT => self.asked = Some(signal),
+            // To many programs it means to read their settings again.
+            Signal::HUP if self.warden.is_ending() => self.asked = Some(signal),
+            _ => {}
         }
+        self.child.signal(signal);
     }
 
     fn stopped(&mut self, signal: Option<Signal>) {

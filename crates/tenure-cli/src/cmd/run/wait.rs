@@ -3,84 +3,83 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-use tenure::backend::State;
-use tenure::{Guard, Mutex};
+use tenure::Guard;
 use tokio::time::Instant;
 
+use super::lock::Lock;
 use super::terminal::Terminal;
+use super::told;
 use crate::output;
 use crate::plan::{Job, Patience};
 
 /// Locks are mostly free: the line appears only when this one is not.
 const BEFORE_FIRST_LINE: Duration = Duration::from_millis(300);
 const BETWEEN_LINES: Duration = Duration::from_secs(1);
+/// After the library has given a store up.
+const BETWEEN_CAMPAIGNS: Duration = Duration::from_secs(1);
 
 /// Waits for the lock as long as the job is willing to.
 ///
 /// # Cancel safety
 /// Safe: dropping the future leaves neither a lock nor a place in line behind.
-pub(super) async fn lock(mutex: &Mutex, job: &Job) -> tenure::Result<Option<Guard>> {
-    let patience = job.patience;
-    let acquire = async {
-        match patience {
-            Patience::None => mutex.try_lock().await,
-            Patience::For(wait) => mutex.lock_within(wait).await,
-            Patience::Endless => mutex.lock().await.map(Some),
-        }
-    };
-    tokio::select! {
+pub(super) async fn acquire(lock: &Lock, job: &Job) -> tenure::Result<Option<Guard>> {
+    let guard = tokio::select! {
         biased;
-        guard = acquire => guard,
-        never = narrate(mutex, job), if patience != Patience::None => match never {},
+        guard = lock.acquire(job.patience) => guard?,
+        never = narrate(lock, job), if job.patience != Patience::None => match never {},
+    };
+    lock.tell_number().await;
+    Ok(guard)
+}
+
+/// Waits until elected. A store that is away is waited for too.
+///
+/// # Cancel safety
+/// As [`acquire`].
+pub(super) async fn campaign(lock: &Lock, job: &Job) -> tenure::Result<Option<Guard>> {
+    let mut told = false;
+    loop {
+        match acquire(lock, job).await {
+            Err(e) if e.is_transient() => {
+                if !told {
+                    output::say(&format!("the campaign for {} goes on: {e}", job.name));
+                }
+                told = true;
+                tokio::time::sleep(BETWEEN_CAMPAIGNS).await;
+            }
+            done => return done,
+        }
     }
 }
 
 /// Says who is waited for: on a terminal as a line that stays up to date, elsewhere once, if asked to.
-async fn narrate(mutex: &Mutex, job: &Job) -> std::convert::Infallible {
+async fn narrate(lock: &Lock, job: &Job) -> std::convert::Infallible {
     let since = Instant::now();
     tokio::time::sleep(BEFORE_FIRST_LINE).await;
+    lock.tell_number().await;
     let in_sight = std::io::stderr().is_terminal() && Terminal::open().is_none_or(|terminal| terminal.is_ours());
     if in_sight {
         let _erased_at_the_end = Line;
         loop {
             // A store that does not answer is the acquisition's business.
-            if let Ok(state) = mutex.inspect().await {
-                Line::draw(&told(&state, Some(Duration::from_secs(since.elapsed().as_secs()))));
+            if let Ok(state) = lock.inspect().await {
+                let waited = Duration::from_secs(since.elapsed().as_secs());
+                Line::draw(&told::waiting(&state, Some(waited), lock.place(&state)));
             }
             tokio::time::sleep(BETWEEN_LINES).await;
         }
     }
     if job.verbose
-        && let Ok(state) = mutex.inspect().await
+        && let Ok(state) = lock.inspect().await
     {
-        output::say(&told(&state, None));
+        output::say(&told::waiting(&state, None, lock.place(&state)));
     }
     std::future::pending().await
 }
 
-/// `waiting 12s for deploy — held for 3m2s by host 4711 backup.sh (18s of lease left), 2 waiting`
-fn told(state: &State, waited: Option<Duration>) -> String {
-    let waited = waited.map(|d| format!(" {}", output::seconds(d))).unwrap_or_default();
-    let mut text = format!("waiting{waited} for {}{}", output::printable(state.resource.as_str()), held(state));
-    // One of them is ourselves.
-    if let Some(waiting) = state.waiting.filter(|n| *n > 1) {
-        text.push_str(&format!(", {waiting} waiting"));
-    }
-    text
-}
-
-/// ` — held for 3m2s by host 4711 backup.sh (18s of lease left)`, or nothing if nobody holds it any more.
-fn held(state: &State) -> String {
-    let Some(holder) = state.holders.first() else { return String::new() };
-    let since = output::held_for(holder).map(|d| format!(" for {}", output::seconds(d))).unwrap_or_default();
-    let left = holder.expires_in.map(|left| format!(" ({} of lease left)", output::seconds(left))).unwrap_or_default();
-    format!(" — held{since} by {}{left}", output::who(holder))
-}
-
 /// Why there is no lock, for one who does not wait (any longer).
-pub(super) async fn refusal(mutex: &Mutex, job: &Job) -> String {
-    let held = mutex.inspect().await.map(|state| held(&state)).unwrap_or_default();
-    format!("somebody else has {}{held}", job.name)
+pub(super) async fn refusal(lock: &Lock, job: &Job) -> String {
+    told::refusal(lock.inspect().await.ok().as_ref(), job)
 }
 
 /// A line on the terminal that is drawn over and over, and erased at the end.
@@ -100,30 +99,5 @@ impl Line {
 impl Drop for Line {
     fn drop(&mut self) {
         drop(write!(std::io::stderr(), "\r\x1b[K"));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tenure::Resource;
-    use tenure::backend::Holder;
-
-    #[test]
-    fn the_line_tells_who_is_waited_for() -> tenure::Result<()> {
-        let holder = Holder {
-            owner: "o".to_owned(),
-            token: None,
-            since: std::time::SystemTime::now().checked_sub(Duration::from_secs(182)),
-            expires_in: Some(Duration::from_millis(18_500)),
-            note: Some("host 4711 backup.sh".to_owned()),
-        };
-        let mut state = State { resource: Resource::new("deploy")?, holders: vec![holder], waiting: Some(2), fence: None };
-        let full = "waiting 12s for deploy — held for 3m2s by host 4711 backup.sh (18s of lease left), 2 waiting";
-        assert_eq!(told(&state, Some(Duration::from_secs(12))), full);
-        state.holders.clear();
-        state.waiting = None;
-        assert_eq!(told(&state, None), "waiting for deploy");
-        Ok(())
     }
 }
