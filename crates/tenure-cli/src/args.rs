@@ -17,7 +17,7 @@ name: hand it to whatever the program writes to, so that a late write can be tol
 A name is one kind of lock. Plain run (also with --fair), --shared with --write, and --permits are different locks: do \
 not count on one of them to keep another one out, and use a name for one of them only. Who runs without --fair comes in \
 between those who run with it. A program that writes while others only read takes --write, they take --shared; a writer \
-that waits holds up the readers that come after it. The number of permits is kept by the store: the first one sets it, \
+that waits holds up the readers that come after it. The number of permits is kept by the store: who takes the first one sets it, \
 tenure resize changes it.
 
 The lock is renewed for as long as the program itself runs; processes that it leaves behind run on without the lock. \
@@ -109,7 +109,7 @@ pub(crate) enum Command {
     Resize {
         #[command(flatten)]
         one: OneArgs,
-        /// How many permits; none stops all who have none yet.
+        /// How many permits; with 0 nobody gets one any more.
         #[arg(value_name = "N")]
         permits: u32,
     },

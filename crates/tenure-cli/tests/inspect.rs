@@ -29,6 +29,8 @@ fn who_tells_the_holder_of_a_lock() {
     assert_eq!(who["held"], true);
     let holder = &who["holders"][0];
     assert_eq!(holder["note"], "the nightly backup");
+    assert_eq!(holder["mode"], "exclusive");
+    assert!(who["permits"].is_null() && who["count"].is_null() && who["line"] == serde_json::json!([]), "{who}");
     assert!(holder["owner"].is_string() && holder["token"].is_string(), "{who}");
     assert!(holder["since_unix_ms"].is_u64() && holder["held_ms"].is_u64() && holder["expires_in_ms"].is_u64(), "{who}");
     drop(run);
@@ -95,7 +97,7 @@ fn what_a_terminal_would_act_upon_is_escaped() {
 #[test]
 fn wrong_usage_is_2() {
     let store = Store::new();
-    let cases: [&[&str]; 14] = [
+    let cases: [&[&str]; 25] = [
         &[],
         &["nonsense"],
         &["run"],
@@ -108,6 +110,17 @@ fn wrong_usage_is_2() {
         &["run", "--lease", "1ms", "x", "--", "true"],
         &["run", "--busy-code", "256", "x", "--", "true"],
         &["run", "--min-hold", "2s", "--max-hold", "1s", "x", "--", "true"],
+        &["run", "--shared", "--write", "x", "--", "true"],
+        &["run", "--shared", "--fair", "x", "--", "true"],
+        &["run", "--write", "--permits", "2", "x", "--", "true"],
+        &["run", "--fair", "--permits", "2", "x", "--", "true"],
+        &["run", "--permits", "0", "x", "--", "true"],
+        &["elect", "x"],
+        &["elect", "--no-wait", "x", "--", "true"],
+        &["resize", "x"],
+        &["resize", "x", "-1"],
+        &["who", "x", "--stripes", "0"],
+        &["who", "x", "--stripes", "100000"],
         &["--url", "nosuch:", "ls"],
         &["--url", "sqlite:?nosuch=1", "ls"],
     ];
@@ -119,9 +132,43 @@ fn wrong_usage_is_2() {
 }
 
 #[test]
+fn kinds_of_locks_that_exclude_each_other_are_named() {
+    let refused = Store::new().output(["run", "--shared", "--permits", "2", "x", "--", "true"]);
+    let stderr = text(&refused.stderr);
+    assert!(
+        stderr.contains("'--shared'") && stderr.contains("cannot be used with") && stderr.contains("'--permits <N>'"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn stripes_are_shown_in_one_table_also_those_that_are_free() {
+    let store = Store::new();
+    let run = hold(&store, "x#1", "the second");
+    let shown = text(&store.output(["who", "x", "--stripes", "3"]).stdout);
+    let rows: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!((rows.len(), &rows[0][..2]), (4, &["NAME", "MODE"][..]), "{shown}");
+    assert_eq!([&rows[1][..3], &rows[3][..3]], [&["x#0", "free", "-"], &["x#2", "free", "-"]], "{shown}");
+    assert!(rows[2].starts_with(&["x#1", "exclusive"]) && rows[2].ends_with(&["the", "second"]), "{shown}");
+    let stripes = store.json(["who", "x", "--stripes", "3", "--json"]);
+    let told: Vec<_> = stripes.as_array().expect("a list").iter().map(|s| (s["name"].as_str(), s["held"] == true)).collect();
+    assert_eq!(told, [(Some("x#0"), false), (Some("x#1"), true), (Some("x#2"), false)]);
+    assert_eq!(store.json(["who", "x", "--stripes", "100", "--json"]).as_array().map(Vec::len), Some(100));
+    drop(run);
+}
+
+#[test]
 fn an_unreachable_store_is_69() {
     let store = Store::new();
-    for args in [["run", "--wait", "200ms", "x", "--", "true"].as_slice(), &["who", "x"], &["ls"], &["break", "x"]] {
+    let commands: [&[&str]; 6] = [
+        &["run", "--wait", "200ms", "x", "--", "true"],
+        &["elect", "x", "--", "true"],
+        &["who", "x"],
+        &["who", "x", "--stripes", "2"],
+        &["ls"],
+        &["break", "x"],
+    ];
+    for args in commands {
         let output = store.tenure([]).env("TENURE_URL", "redis://127.0.0.1:1").args(args).output().expect("starts");
         assert_eq!(output.status.code(), Some(69), "{args:?}: {output:?}");
         assert!(text(&output.stderr).contains("unavailable"), "{output:?}");
@@ -143,7 +190,10 @@ fn a_password_is_never_printed() {
         "postgres://user:canary@host/db",
         "sqlite:/nonexistent/x.db?pass=canary",
     ];
-    let commands: [&[&str]; 7] = [
+    let commands: [&[&str]; 10] = [
+        &["elect", "-v", "x", "--", "true"],
+        &["resize", "x", "3"],
+        &["who", "x", "--stripes", "2"],
         &["ls"],
         &["who", "x", "--json"],
         &["break", "x"],
@@ -167,7 +217,7 @@ fn completions_and_manual_pages_are_made() {
     let store = Store::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = text(&store.output(["completions", shell]).stdout);
-        assert!(script.contains("busy-code"), "{shell}: {script}");
+        assert!(script.contains("busy-code") && script.contains("permits") && script.contains("elect"), "{shell}: {script}");
         assert!(!script.contains("__exec"), "{shell}");
     }
     assert!(text(&store.output(["man"]).stdout).contains(".TH"));
@@ -176,6 +226,8 @@ fn completions_and_manual_pages_are_made() {
     for word in ["TENURE_TOKEN", "75", "76", "69", "126", "127"] {
         assert!(page.contains(word), "{word}: {page}");
     }
+    let page = std::fs::read_to_string(store.path("pages/man1/tenure-elect.1")).expect("a page");
+    assert!(page.contains("TENURE_TERM") && store.path("pages/man1/tenure-resize.1").exists(), "{page}");
     let help = text(&store.output(["run", "--help"]).stdout);
     assert!(help.contains("Exit status") && help.contains("TENURE_URL"), "{help}");
 }

@@ -13,14 +13,20 @@ use rustix::process::{Pid, Signal, kill_process};
 /// How long a test waits for what must happen.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A directory with a lock file in it.
+/// A directory, with a lock file in it unless the locks are elsewhere.
 pub(crate) struct Store {
     dir: tempfile::TempDir,
+    elsewhere: Option<String>,
 }
 
 impl Store {
     pub(crate) fn new() -> Self {
-        Self { dir: tempfile::tempdir().expect("a temporary directory") }
+        Self { dir: tempfile::tempdir().expect("a temporary directory"), elsewhere: None }
+    }
+
+    /// Locks at another place.
+    pub(crate) fn at(url: String) -> Self {
+        Self { elsewhere: Some(url), ..Self::new() }
     }
 
     pub(crate) fn path(&self, file: &str) -> PathBuf {
@@ -32,7 +38,7 @@ impl Store {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("sqlite:{}", self.database().display())
+        self.elsewhere.clone().unwrap_or_else(|| format!("sqlite:{}", self.database().display()))
     }
 
     /// `tenure` on this store, in this directory.
@@ -54,6 +60,11 @@ impl Store {
         serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"))
     }
 
+    /// What the store says of one name.
+    pub(crate) fn who(&self, name: &str) -> serde_json::Value {
+        self.json(["who", name, "--json"])
+    }
+
     /// Starts `tenure` and leaves it running.
     pub(crate) fn start<const N: usize>(&self, args: [&str; N]) -> Running {
         Running::new(self.tenure(args).stdout(Stdio::piped()).stderr(Stdio::piped()))
@@ -61,7 +72,7 @@ impl Store {
 
     /// Whether somebody holds a lock.
     pub(crate) fn is_held(&self, name: &str) -> bool {
-        self.json(["who", name, "--json"])["held"] == true
+        self.who(name)["held"] == true
     }
 
     /// Waits until the program has written a file, and reads it.
@@ -95,7 +106,7 @@ impl Running {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_raw(self.pid()).expect("a process id"), signal).expect("the process is there");
+        kill(self.pid(), signal);
     }
 
     /// Waits until a text has come on stderr.
@@ -153,6 +164,11 @@ pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 #[track_caller]
 pub(crate) fn until_true(what: &str, mut look: impl FnMut() -> bool) {
     until(what, || look().then_some(()));
+}
+
+/// Sends a signal to a process.
+pub(crate) fn kill(pid: i32, signal: Signal) {
+    kill_process(Pid::from_raw(pid).expect("a process id"), signal).expect("the process is there");
 }
 
 /// The state letter of a process; `None` when it is gone.

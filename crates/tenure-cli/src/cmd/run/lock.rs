@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use tenure::backend::State;
-use tenure::{Guard, Locker, Mutex, Resource, RwLock, Semaphore};
+use tenure::{Guard, Locker, Mutex, RwLock, Semaphore};
 
 use crate::output;
 use crate::plan::{Job, Kind, Patience};
@@ -110,7 +110,7 @@ impl Lock {
 
 fn wrong_number(state: &State, of: u32) -> Option<String> {
     let known = state.permits.filter(|permits| permits.of != i64::from(of))?.of;
-    let name: &Resource = &state.resource;
+    let name = &state.resource;
     let permits = if known == 1 { "permit" } else { "permits" };
     Some(format!("{name} has {known} {permits}, not {of}; tenure resize {name} {of} changes it"))
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 use tenure::clock::Clock;
-use tenure::{Error, Guard, Locker};
+use tenure::{Error, Guard, Locker, RetryPolicy};
 
 use crate::exit::{self, Failure};
 use crate::output;
@@ -54,10 +54,15 @@ fn again(mark: &str) -> std::io::Result<Command> {
 
 pub(crate) async fn run(store: &Store, job: &Job) -> Result<u8, Failure> {
     let mut signals = Signals::listen().map_err(|e| Failure::new(exit::FAILED, format!("cannot listen to signals: {e}")))?;
+    let mut builder = Locker::builder().about(about(job));
+    if job.campaigns {
+        // A campaign outlasts a store that goes away.
+        builder = builder.retry(RetryPolicy::for_ever());
+    }
     let locker = tokio::select! {
         biased;
         signal = signals.next_end() => return Err(interrupted(signal)),
-        locker = Locker::builder().about(about(job)).connect(&store.url) => locker?,
+        locker = builder.connect(&store.url) => locker?,
     };
     let done = carry_out(&Lock::new(&locker, job), job, &mut signals).await;
     // Whatever happened: nothing may be left behind in the store.
@@ -70,31 +75,22 @@ pub(crate) async fn run(store: &Store, job: &Job) -> Result<u8, Failure> {
 }
 
 async fn carry_out(lock: &Lock, job: &Job, signals: &mut Signals) -> Result<u8, Failure> {
-    if job.campaigns {
-        // A campaign outlasts a store that goes away, but one that was never there is a mistake.
-        tokio::select! {
-            biased;
-            signal = signals.next_end() => return Err(interrupted(signal)),
-            state = lock.inspect() => drop(state?),
-        }
-    }
     loop {
         match with_lock(lock, job, signals).await? {
             Outcome::Ended(code) => return Ok(code),
             Outcome::Stopped { why, .. } if !job.campaigns => return Err(Failure::new(exit::LOST, why)),
             // Who was asked to end does not begin anew.
-            Outcome::Stopped { asked: Some(signal), .. } => return Err(interrupted(signal)),
+            Outcome::Stopped { why, asked: Some(signal) } => return Err(Failure::new(exit::of_signal(signal.as_raw()), why)),
             Outcome::Stopped { why, asked: None } => output::say(&format!("{why}; the campaign goes on")),
         }
     }
 }
 
 async fn with_lock(lock: &Lock, job: &Job, signals: &mut Signals) -> Result<Outcome, Failure> {
-    let acquire = async { if job.campaigns { wait::campaign(lock, job).await } else { wait::acquire(lock, job).await } };
     let guard = tokio::select! {
         biased;
         signal = signals.next_end() => return Err(interrupted(signal)),
-        guard = acquire => guard?,
+        guard = wait::acquire(lock, job) => guard?,
     };
     let Some(guard) = guard else {
         return Err(Failure::new(job.busy_code, wait::refusal(lock, job).await));

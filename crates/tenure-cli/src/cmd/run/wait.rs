@@ -15,8 +15,6 @@ use crate::plan::{Job, Patience};
 /// Locks are mostly free: the line appears only when this one is not.
 const BEFORE_FIRST_LINE: Duration = Duration::from_millis(300);
 const BETWEEN_LINES: Duration = Duration::from_secs(1);
-/// After the library has given a store up.
-const BETWEEN_CAMPAIGNS: Duration = Duration::from_secs(1);
 
 /// Waits for the lock as long as the job is willing to.
 ///
@@ -30,26 +28,6 @@ pub(super) async fn acquire(lock: &Lock, job: &Job) -> tenure::Result<Option<Gua
     };
     lock.tell_number().await;
     Ok(guard)
-}
-
-/// Waits until elected. A store that is away is waited for too.
-///
-/// # Cancel safety
-/// As [`acquire`].
-pub(super) async fn campaign(lock: &Lock, job: &Job) -> tenure::Result<Option<Guard>> {
-    let mut told = false;
-    loop {
-        match acquire(lock, job).await {
-            Err(e) if e.is_transient() => {
-                if !told {
-                    output::say(&format!("the campaign for {} goes on: {e}", job.name));
-                }
-                told = true;
-                tokio::time::sleep(BETWEEN_CAMPAIGNS).await;
-            }
-            done => return done,
-        }
-    }
 }
 
 /// Says who is waited for: on a terminal as a line that stays up to date, elsewhere once, if asked to.
