@@ -1,4 +1,4 @@
-//! Readers and writers, permits, the fair line, latches and elections, on a real Redis server.
+//! Readers and writers, permits, the fair line, latches and elections, on the embedded store and on a real Redis server.
 
 #[path = "../../tenure/tests/support/mod.rs"]
 mod servers;
@@ -8,17 +8,29 @@ use rustix::process::Signal;
 use servers::{Needs, RedisServer, Test};
 use support::{Running, Store, kill, text, until_true};
 
+type Case = fn(&Store);
+
+const CASES: [(&str, Case); 6] = [
+    ("readers_run_together_and_a_writer_waits_for_them", readers_run_together_and_a_writer_waits_for_them),
+    ("a_run_without_a_permit_waits_for_one", a_run_without_a_permit_waits_for_one),
+    ("another_number_of_permits_is_told_and_can_be_changed", another_number_of_permits_is_told_and_can_be_changed),
+    ("a_fair_line_is_served_in_order", a_fair_line_is_served_in_order),
+    ("the_count_of_a_latch_is_shown", the_count_of_a_latch_is_shown),
+    ("a_lost_reader_is_stopped_like_any_other", a_lost_reader_is_stopped_like_any_other),
+];
+
 fn main() {
-    let tests: [(&str, fn()); 7] = [
-        ("readers_run_together_and_a_writer_waits_for_them", readers_run_together_and_a_writer_waits_for_them),
-        ("a_run_without_a_permit_waits_for_one", a_run_without_a_permit_waits_for_one),
-        ("another_number_of_permits_is_told_and_can_be_changed", another_number_of_permits_is_told_and_can_be_changed),
-        ("a_fair_line_is_served_in_order", a_fair_line_is_served_in_order),
-        ("the_count_of_a_latch_is_shown", the_count_of_a_latch_is_shown),
-        ("a_lost_reader_is_stopped_like_any_other", a_lost_reader_is_stopped_like_any_other),
-        ("a_campaign_outlasts_a_store_that_is_away", a_campaign_outlasts_a_store_that_is_away),
-    ];
-    servers::run(tests.map(|(name, run)| Test::new(name, Needs::Redis, run)).into())
+    let mut tests = Vec::new();
+    for (name, case) in CASES {
+        tests.push(Test::new(format!("sqlite::{name}"), Needs::Nothing, move || case(&Store::new())));
+        tests.push(Test::new(format!("redis::{name}"), Needs::Redis, move || {
+            let server = RedisServer::start();
+            case(&on(&server));
+        }));
+    }
+    let name = "redis::a_campaign_outlasts_a_store_that_is_away";
+    tests.push(Test::new(name, Needs::Redis, a_campaign_outlasts_a_store_that_is_away));
+    servers::run(tests)
 }
 
 fn on(server: &RedisServer) -> Store {
@@ -58,16 +70,14 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
     expected.iter().map(|(who, mode)| ((*who).to_owned(), (*mode).to_owned())).collect()
 }
 
-fn readers_run_together_and_a_writer_waits_for_them() {
-    let server = RedisServer::start();
-    let store = on(&server);
+fn readers_run_together_and_a_writer_waits_for_them(store: &Store) {
     let readers = ["a", "b"].map(|who| hold(&store, who, ["--shared"]));
     readers.iter().zip(["a", "b"]).for_each(|(run, who)| {
         runs(&store, who);
         run.says("locked x to read, token ");
     });
     assert_eq!(holders(&store), pairs(&[("a", "read"), ("b", "read")]));
-    let listed = text(&store.output(["ls", "x"]).stdout);
+    let listed = text(&store.output(["ls"]).stdout);
     assert!(listed.lines().skip(1).all(|line| line.starts_with("x     read ")) && listed.lines().count() == 3, "{listed}");
 
     let refused = store.output(["run", "-n", "--write", "x", "--", "true"]);
@@ -96,9 +106,7 @@ fn readers_run_together_and_a_writer_waits_for_them() {
     assert_eq!(store.output(["run", "-n", "--shared", "x", "--", "true"]).status.code(), Some(0));
 }
 
-fn a_run_without_a_permit_waits_for_one() {
-    let server = RedisServer::start();
-    let store = on(&server);
+fn a_run_without_a_permit_waits_for_one(store: &Store) {
     let first = ["a", "b"].map(|who| hold(&store, who, ["--permits", "2"]));
     first.iter().zip(["a", "b"]).for_each(|(run, who)| {
         runs(&store, who);
@@ -116,7 +124,7 @@ fn a_run_without_a_permit_waits_for_one() {
     assert_eq!(who["permits"], serde_json::json!({ "of": 2, "free": 0, "taken": 2 }), "{who}");
     assert_eq!(who["holders"][0]["permits"], 1, "{who}");
     assert_eq!(holders(&store), pairs(&[("a", "permits"), ("b", "permits")]));
-    for shown in [store.output(["who", "x"]), store.output(["ls", "x"])].map(|output| text(&output.stdout)) {
+    for shown in [store.output(["who", "x"]), store.output(["ls"])].map(|output| text(&output.stdout)) {
         assert_eq!(shown.matches("1 permit (2 of 2 taken)").count(), 2, "{shown}");
     }
     let [a, b] = first;
@@ -129,9 +137,7 @@ fn a_run_without_a_permit_waits_for_one() {
     assert!(free.starts_with("x is free: 0 of 2 taken; the last token was "), "{free}");
 }
 
-fn another_number_of_permits_is_told_and_can_be_changed() {
-    let server = RedisServer::start();
-    let store = on(&server);
+fn another_number_of_permits_is_told_and_can_be_changed(store: &Store) {
     assert_eq!(text(&store.output(["resize", "x", "1"]).stdout), "x: 0 of 1 permit is taken\n");
     let first = hold(&store, "a", ["--permits", "1"]);
     runs(&store, "a");
@@ -158,9 +164,7 @@ fn another_number_of_permits_is_told_and_can_be_changed() {
     assert!(text(&store.output(["who", "x"]).stdout).starts_with("x has no permits"));
 }
 
-fn a_fair_line_is_served_in_order() {
-    let server = RedisServer::start();
-    let store = on(&server);
+fn a_fair_line_is_served_in_order(store: &Store) {
     let holder = hold(&store, "a", ["--fair"]);
     runs(&store, "a");
     let runs: Vec<Running> = (1..=5)
@@ -186,9 +190,7 @@ fn a_fair_line_is_served_in_order() {
     assert_eq!(store.who("x")["line"], serde_json::json!([]));
 }
 
-fn the_count_of_a_latch_is_shown() {
-    let server = RedisServer::start();
-    let store = on(&server);
+fn the_count_of_a_latch_is_shown(store: &Store) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let locker = tenure::Locker::connect(&store.url()).await.expect("connected");
@@ -201,9 +203,7 @@ fn the_count_of_a_latch_is_shown() {
     assert!(shown.starts_with("x ") && shown.contains(" 2") && shown.contains("latch"), "{shown}");
 }
 
-fn a_lost_reader_is_stopped_like_any_other() {
-    let server = RedisServer::start();
-    let store = on(&server);
+fn a_lost_reader_is_stopped_like_any_other(store: &Store) {
     let readers = ["a", "b"].map(|who| hold(&store, who, ["--shared"]));
     let programs = ["a", "b"].map(|who| runs(&store, who));
     let broken = text(&store.output(["break", "x"]).stdout);

@@ -207,7 +207,7 @@ impl Redis {
                     let name = match (self.layout, *kind) {
                         (Layout::Plain, _) => keys::unprefixed(token, &key),
                         (_, "zset") => keys::name_of_permits(&key, self.counters),
-                        _ => Some(&*key),
+                        _ => Some(&*key).filter(|key| !keys::is_notes(key)),
                     };
                     // What cannot be a lock here is none.
                     let name = name.filter(|n| n.starts_with(prefix)).and_then(|n| Resource::new(n).ok());

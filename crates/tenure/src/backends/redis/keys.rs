@@ -107,7 +107,14 @@ pub(crate) fn share(name: &Resource, owner: OwnerId) -> String {
 
 /// The notes of those who share a name; for permits also the list of their owners.
 pub(crate) fn notes(name: &Resource) -> String {
-    prefixed("tenure_lock_notes", name.as_str())
+    prefixed(NOTES, name.as_str())
+}
+
+const NOTES: &str = "tenure_lock_notes";
+
+/// Whether a hash that looks like a lock is one of [`notes`].
+pub(crate) fn is_notes(key: &str) -> bool {
+    key.strip_prefix(NOTES).is_some_and(|rest| rest.starts_with(':'))
 }
 
 /// Which permits are held: Redisson's own list, or ours beside its plain counter.

@@ -6,7 +6,7 @@ use rusqlite::params;
 
 use super::fault::NAME;
 use super::peers::Reach;
-use super::rows::{Hold, hold_columns, keeps_others_out, signed};
+use super::rows::{Hold, hold_columns, signed};
 use super::verbs::{Answer, Verbs};
 use crate::backend::{Mode, Permits, State};
 use crate::backends::verdict::held;
@@ -64,7 +64,7 @@ impl Verbs<'_> {
         let name = resource.as_str();
         let mut line = self.line(name, now)?;
         // Those who keep others out need no pipe to be there.
-        line.retain(|w| if keeps_others_out(w.mode) { !self.is_dead(&w.client) } else { self.reach(&w.client) != Reach::Gone });
+        line.retain(|w| if w.mode.keeps_place() { !self.is_dead(&w.client) } else { self.reach(&w.client) != Reach::Gone });
         let modes: Vec<_> = holds.iter().map(|hold| (&hold.owner, hold.mode)).collect();
         let taken = i64::try_from(held(&modes)).unwrap_or(i64::MAX);
         let permits = self.permits(name)?.map(|of| Permits { of: of.into(), free: i64::from(of) - taken });

@@ -4,7 +4,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::message::Message;
 use super::peers::{Life, Reach};
-use super::rows::{Hold, Waiter, keeps_others_out, signed, written};
+use super::rows::{Hold, Waiter, signed, written};
 use super::verbs::Verbs;
 use crate::backend::{Claim, Mode};
 use crate::backends::verdict::{Verdict, verdict};
@@ -41,9 +41,9 @@ impl Verbs<'_> {
     /// Takes or keeps a place in line.
     pub(super) fn stand_in_line(&self, claim: &Claim, owner: &str, now: Instant) -> rusqlite::Result<()> {
         let name = claim.resource.as_str().as_bytes();
-        let has_lease = keeps_others_out(claim.mode) || claim.mode == Mode::CountZero;
+        let has_lease = claim.mode.keeps_place() || claim.mode == Mode::CountZero;
         // Without a pipe nobody could wake it, or know that it has died.
-        if !self.me.present && !keeps_others_out(claim.mode) {
+        if !self.me.present && !claim.mode.keeps_place() {
             return Ok(());
         }
         let until = if has_lease { signed(now.after(claim.place_lease()).as_nanos()) } else { i64::MAX };
@@ -94,6 +94,9 @@ impl Verbs<'_> {
             self.tx.prepare_cached(sql)?.query_row(params![name.as_bytes(), self.me.boot], |row| row.get(0)).optional()?;
         let Some(first) = first else { return Ok(()) };
         let holds = self.stored(name, now)?.holds;
+        if first == written(Mode::Fair).0 {
+            return if holds.is_empty() { self.wake_first(name, now) } else { Ok(()) };
+        }
         if first != written(Mode::Exclusive).0 {
             return self.wake_line(name, holds, now);
         }
@@ -102,6 +105,23 @@ impl Verbs<'_> {
             for client in self.next_in_line(name, 1)? {
                 self.leave_word(client, name.to_owned());
             }
+        }
+        Ok(())
+    }
+
+    /// Wakes the first that lives in the line of a fair lock, without reading all of it.
+    fn wake_first(&mut self, name: &str, now: Instant) -> rusqlite::Result<()> {
+        while let Some(waiter) = self.first_fair(name, now)? {
+            match self.reach(&waiter.client) {
+                Reach::Yes => self.leave_word(waiter.client.clone(), key_of(waiter.mode, name, &waiter.owner)),
+                Reach::Gone if self.is_dead(&waiter.client) => {
+                    self.run("DELETE FROM waiters WHERE place = ?1", params![waiter.place])?;
+                    continue;
+                }
+                // It polls, and it is its turn all the same.
+                Reach::Gone | Reach::Refused => {}
+            }
+            break;
         }
         Ok(())
     }
@@ -119,7 +139,7 @@ impl Verbs<'_> {
             }
             match self.reach(&waiter.client) {
                 Reach::Yes => self.leave_word(waiter.client.clone(), key_of(waiter.mode, name, &waiter.owner)),
-                Reach::Gone if !keeps_others_out(waiter.mode) || self.is_dead(&waiter.client) => {
+                Reach::Gone if !waiter.mode.keeps_place() || self.is_dead(&waiter.client) => {
                     self.run("DELETE FROM waiters WHERE place = ?1", params![waiter.place])?;
                     line.remove(at - 1);
                     modes.remove(at - 1);
@@ -128,7 +148,7 @@ impl Verbs<'_> {
                     continue;
                 }
                 // It polls, and it is its turn all the same.
-                Reach::Gone | Reach::Refused if keeps_others_out(waiter.mode) => {}
+                Reach::Gone | Reach::Refused if waiter.mode.keeps_place() => {}
                 Reach::Gone | Reach::Refused => continue,
             }
             if !waiter.mode.is_shared() {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use rusqlite::{Row, params};
+use rusqlite::{OptionalExtension, Row, params};
 
 use super::verbs::Verbs;
 use crate::backend::{Holder, Mode};
@@ -95,7 +95,40 @@ impl Verbs<'_> {
         Ok(stored)
     }
 
-    /// Those in line for a hold, the first first, whether they live or not.
+    /// Those in line whom a claim must know of to be judged, the first first. A fair line may be long: its first and the
+    /// one before this one say it all.
+    pub(super) fn line_before(&self, mode: Mode, name: &str, owner: &str, now: Instant) -> rusqlite::Result<Vec<Waiter>> {
+        let sql = match mode {
+            Mode::Fair => {
+                "SELECT place, owner, client, kind, take, until FROM
+                     (SELECT * FROM waiters WHERE name = ?1 AND boot = ?2 AND until > ?3 AND kind = 1 ORDER BY place LIMIT 1)
+                 UNION
+                 SELECT place, owner, client, kind, take, until FROM
+                     (SELECT * FROM waiters WHERE name = ?1 AND boot = ?2 AND until > ?3 AND kind = 1 AND place <
+                         coalesce((SELECT place FROM waiters WHERE owner = ?4 AND name = ?1), 9223372036854775807)
+                      ORDER BY place DESC LIMIT 1)
+                 ORDER BY place"
+            }
+            Mode::Read => {
+                "SELECT place, owner, client, kind, take, until FROM waiters
+                 WHERE name = ?1 AND boot = ?2 AND until > ?3 AND kind = 3 AND owner <> ?4 ORDER BY place"
+            }
+            _ => return Ok(Vec::new()),
+        };
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let params = params![name.as_bytes(), self.me.boot, signed(now.as_nanos()), owner];
+        statement.query_map(params, Waiter::read)?.collect()
+    }
+
+    /// The first in line for a fair lock, whether it lives or not.
+    pub(super) fn first_fair(&self, name: &str, now: Instant) -> rusqlite::Result<Option<Waiter>> {
+        let sql = "SELECT place, owner, client, kind, take, until FROM waiters
+                   WHERE name = ?1 AND boot = ?2 AND until > ?3 AND kind = 1 ORDER BY place LIMIT 1";
+        let params = params![name.as_bytes(), self.me.boot, signed(now.as_nanos())];
+        self.tx.prepare_cached(sql)?.query_row(params, Waiter::read).optional()
+    }
+
+    /// All in line for a hold, the first first, whether they live or not.
     pub(super) fn line(&self, name: &str, now: Instant) -> rusqlite::Result<Vec<Waiter>> {
         let sql = "SELECT place, owner, client, kind, take, until FROM waiters
                    WHERE name = ?1 AND boot = ?2 AND until > ?3 ORDER BY place";
@@ -131,11 +164,6 @@ fn read_mode(row: &Row<'_>, at: usize) -> rusqlite::Result<Mode> {
         5 => Ok(Mode::CountZero),
         _ => Err(rusqlite::Error::IntegralValueOutOfRange(at, kind)),
     }
-}
-
-/// Whether a place in line is a reason to refuse others, and so must be kept alive.
-pub(super) fn keeps_others_out(mode: Mode) -> bool {
-    matches!(mode, Mode::Fair | Mode::Write)
 }
 
 pub(super) fn unsigned(n: i64) -> u64 {

@@ -10,7 +10,7 @@ use super::after::After;
 use super::fault::NAME;
 use super::line::{before, key_of};
 use super::peers::{Life, Peers};
-use super::rows::{Hold, Stored, Waiter, keeps_others_out, signed, unsigned, written};
+use super::rows::{Hold, Stored, Waiter, signed, unsigned, written};
 use crate::backend::{Attempt, Broken, Claim, Mode, Queue, Released, Renewal};
 use crate::backends::verdict::{Verdict, verdict};
 use crate::clock::{Clock, Instant};
@@ -63,9 +63,7 @@ impl Verbs<'_> {
             let sql = "DELETE FROM holds WHERE name = ?1 AND (boot <> ?2 OR until <= ?3)";
             self.run(sql, params![name.as_bytes(), self.me.boot, signed(now.as_nanos())])?;
         }
-        // The other rules do not ask who is in line.
-        let has_line = matches!(claim.mode, Mode::Fair | Mode::Read);
-        let mut line = if has_line { self.line(name, now)? } else { Vec::new() };
+        let mut line = self.line_before(claim.mode, name, &owner, now)?;
         let mut ended = lapsed;
         let attempt = loop {
             let held: Vec<_> = holds.iter().map(|hold| (&*hold.owner, hold.mode)).collect();
@@ -82,8 +80,8 @@ impl Verbs<'_> {
                     if !dead.is_empty() {
                         ended = true;
                         holds.retain(|hold| !dead.contains(&hold.client));
-                        line.retain(|waiter| !dead.contains(&waiter.client));
                         dead.into_iter().try_for_each(|client| self.bury(client))?;
+                        line = self.line_before(claim.mode, name, &owner, now)?;
                         continue;
                     }
                     Ok(self.busy(claim, &owner, (&holds, &line), alive, now)?)
@@ -138,8 +136,8 @@ impl Verbs<'_> {
         // One permit may be enough; what is not shared is free when the last one has ended.
         let ends = if matches!(claim.mode, Mode::Permits { .. }) { ends.min() } else { ends.max() };
         let before = line.iter().take_while(|waiter| waiter.owner != owner || claim.mode == Mode::Read);
-        let line = before.filter(|w| keeps_others_out(w.mode)).map(|w| w.until.since(now)).max();
-        let place = keeps_others_out(claim.mode).then(|| claim.place_lease() / 3);
+        let line = before.filter(|w| w.mode.keeps_place()).map(|w| w.until.since(now)).max();
+        let place = claim.mode.keeps_place().then(|| claim.place_lease() / 3);
         if claim.queue == Queue::Allowed {
             self.stand_in_line(claim, owner, now)?;
             if !alive.is_empty() {
