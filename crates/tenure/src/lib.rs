@@ -89,3 +89,26 @@ pub use stats::{Histogram, Stats};
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The examples of the pages on locks compile and run.
+#[cfg(all(doctest, feature = "blocking"))]
+mod pages {
+    macro_rules! pages {
+        ($($name:ident: $file:literal)*) => {
+            $(#[doc = include_str!(concat!("../../../docs/", $file))] struct $name;)*
+        };
+    }
+
+    pages! {
+        Locks: "locks.md"
+        Mutex: "locks/mutex.md"
+        Fair: "locks/fair.md"
+        RwLock: "locks/rwlock.md"
+        Semaphore: "locks/semaphore.md"
+        Latch: "locks/latch.md"
+        Multi: "locks/multi.md"
+        Striped: "locks/striped.md"
+        Election: "locks/election.md"
+        Partitions: "locks/partitions.md"
+    }
+}
