@@ -123,6 +123,12 @@ impl Core {
         task.await.unwrap_or(Err(Error::Closed))
     }
 
+    /// Sleeps, on whatever executor.
+    pub(crate) async fn pause(&self, pause: Duration) {
+        let until = self.settings.clock.now().after(pause);
+        self.within(Patience::Until(until), std::future::pending::<()>()).await;
+    }
+
     /// Bounds a wait of the caller's own future, which may run on an executor without timers.
     pub(crate) async fn within<T>(&self, patience: Patience, wait: impl Future<Output = T>) -> Option<T> {
         let left = patience.bound().since(self.settings.clock.now());

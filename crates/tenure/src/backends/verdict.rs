@@ -31,7 +31,10 @@ pub(crate) fn verdict<O: PartialEq>(me: &O, mode: Mode, holds: &[(O, Mode)], lin
             let writer = line.iter().any(|(owner, mode)| *mode == Mode::Write && owner != me);
             holds.iter().all(|(_, mode)| *mode == Mode::Read) && !writer
         }
-        Mode::Permits { take, .. } => held(holds) + u64::from(take) <= u64::from(number),
+        Mode::Permits { take, .. } => {
+            let only_permits = holds.iter().all(|(_, mode)| matches!(mode, Mode::Permits { .. }));
+            only_permits && held(holds) + u64::from(take) <= u64::from(number)
+        }
         _ => holds.is_empty(),
     };
     if granted { Verdict::Grant } else { Verdict::Busy }
@@ -83,6 +86,11 @@ mod tests {
             (permits(1), &[("b", permits(2))], &[], Grant),
             (permits(2), &[("b", permits(2))], &[], Busy),
             (permits(2), &[("b", permits(2)), ("me", permits(2))], &[], Again(1)),
+            // A name that is used in two ways is busy, not free.
+            (permits(1), &[("b", Mode::Exclusive)], &[], Busy),
+            (READ, &[("b", Mode::Exclusive)], &[], Busy),
+            (WRITE, &[("b", permits(1))], &[], Busy),
+            (FAIR, &[("b", READ)], &[], Busy),
         ];
         for (mode, holds, line, expected) in rows {
             assert_eq!(verdict(&"me", *mode, holds, line, 3), *expected, "{mode:?} of {holds:?} behind {line:?}");

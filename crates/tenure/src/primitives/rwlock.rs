@@ -106,8 +106,8 @@ impl RwLock {
 
     /// Turns a writer's guard into a reader's, under the same token: other readers come in, and no writer in between.
     ///
-    /// Refused, and the guard given back, if it is not the only writer's guard of its hold on this name. An error of the
-    /// store ends the hold.
+    /// Refused if it is not the only writer's guard of its hold on this name. The guard ends in any case: after a refusal or
+    /// an error of the store nothing is held.
     ///
     /// # Cancel safety
     /// Dropping the future gives the lock back.

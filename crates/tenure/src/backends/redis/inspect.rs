@@ -115,7 +115,7 @@ impl Redis {
                 "write" => Mode::Write,
                 _ => Mode::Exclusive,
             };
-            self.holder(told.owner, mode, told.token.or(token), told.expires_in(), told.note.or(own_note)).await
+            self.holder(told.owner, mode, (told.token, token), told.expires_in(), told.note.or(own_note)).await
         }))
         .await
     }
@@ -129,10 +129,10 @@ impl Redis {
             let own: Vec<_> = keys::permit_ids(id, u32::from(u16::MAX)).map_while(|id| ids.remove(&*id)).collect();
             let (Some(first), Ok(take)) = (own.first(), u32::try_from(own.len())) else { continue };
             let mode = Mode::Permits { take, of: 0 };
-            holders.push(self.holder(owner.owner, mode, owner.token, first.expires_in(), owner.note).await);
+            holders.push(self.holder(owner.owner, mode, (owner.token, None), first.expires_in(), owner.note).await);
         }
         for (id, told) in ids {
-            holders.push(self.holder(id, Mode::Permits { take: 1, of: 0 }, None, told.expires_in(), None).await);
+            holders.push(self.holder(id, Mode::Permits { take: 1, of: 0 }, (None, None), told.expires_in(), None).await);
         }
         holders
     }
@@ -141,13 +141,13 @@ impl Redis {
         &self,
         owner: &str,
         mode: Mode,
-        token: Option<Token>,
+        (own, last): (Option<Token>, Option<Token>),
         expires_in: Option<Duration>,
         note: Option<&str>,
     ) -> Holder {
         let about = self.about(owner).await;
-        // Whoever has no record here (Java, for one) has not taken its lock under the token that stands there.
-        let token = about.as_ref().and(token);
+        // Whoever has no record here (Java, for one) has not taken its lock under the last token of the name.
+        let token = own.or(about.as_ref().and(last));
         let since = token.and_then(|t| UNIX_EPOCH.checked_add(Duration::from_micros(t.get())));
         Holder {
             owner: owner.to_owned(),
@@ -162,13 +162,18 @@ impl Redis {
     /// What the client of an owner said of itself.
     async fn about(&self, owner: &str) -> Option<String> {
         let owner: OwnerId = owner.parse().ok()?;
+        if let Some(known) = self.known_clients.get(owner.client) {
+            return Some(known);
+        }
         let key = keys::client(owner.client);
         let mut get = cmd("GET");
         get.arg(&key);
         let ask = self.router.ask("reading a client's record", self.router.slot_of_key(&key), Question::Command(&get));
         // It may be at another server than the lock, which may be down.
         let answer = tokio::time::timeout(self.timeout / 3, ask).await.ok()?;
-        text(&answer.ok()?.value).map(str::to_owned)
+        let about = text(&answer.ok()?.value)?.to_owned();
+        self.known_clients.note(owner.client, &about);
+        Some(about)
     }
 
     pub(super) async fn break_all(&self, name: &Resource) -> Result<Option<Broken>> {

@@ -10,6 +10,7 @@ mod dial;
 mod fault;
 mod inspect;
 mod keys;
+mod known;
 mod link;
 mod map;
 mod open;
@@ -38,6 +39,7 @@ use tracing::warn;
 
 use self::fault::NAME;
 use self::keys::Layout;
+use self::known::KnownClients;
 use self::link::Answer;
 pub(crate) use self::open::open;
 use self::question::Question;
@@ -74,6 +76,7 @@ struct Redis {
     client: Client,
     clock: Clock,
     timeout: Duration,
+    known_clients: KnownClients,
     /// Until when the client's record lives, and how many connections had been made when it was written.
     record: Mutex<(Instant, u64)>,
     wake: Wake,

@@ -11,6 +11,7 @@ use super::Redis;
 use super::cluster::Cluster;
 use super::dial::Dial;
 use super::keys::Layout;
+use super::known::KnownClients;
 use super::link::{Link, Place};
 use super::replicas::Sync;
 use super::route::{One, Route, Router};
@@ -50,8 +51,22 @@ pub(crate) fn open(address: connect::Address, context: Context) -> BoxFuture<'st
         let scripts = Scripts::of(layout);
         let record = Mutex::new((Instant::from_nanos(1), 0));
         let Context { client, clock, timeout } = context;
-        let redis =
-            Redis { router, layout, scripts, token_idle, counters, sync, fails_over, client, clock, timeout, record, wake };
+        let known_clients = KnownClients::default();
+        let redis = Redis {
+            router,
+            layout,
+            scripts,
+            token_idle,
+            counters,
+            sync,
+            fails_over,
+            client,
+            clock,
+            timeout,
+            known_clients,
+            record,
+            wake,
+        };
         Ok(Arc::new(redis) as Arc<dyn Backend>)
     })
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -17,6 +18,9 @@ use crate::error::Result;
 use crate::guard::{Guard, Watcher};
 use crate::name::Resource;
 use crate::primitives::news::News;
+
+/// The least time between two looks.
+const LEAST_PAUSE: Duration = Duration::from_millis(250);
 
 /// How many of the partitions that others have yet to give up are listened to.
 const LISTEN: usize = 8;
@@ -78,6 +82,8 @@ impl Balancer {
             if self.news.listen(&topics).await {
                 continue;
             }
+            // Each renewal of a member touches the list of all: those who look at it must not do so each time.
+            self.group.locker.core.pause(LEAST_PAUSE.min(self.group.lease / 12)).await;
             let holds: Vec<Watcher> = self.state.borrow().guards().filter(|guard| guard.is_valid()).map(Guard::watcher).collect();
             let mut lost: FuturesUnordered<_> = holds.iter().map(Watcher::ended).collect();
             tokio::select! {

@@ -18,6 +18,7 @@ if what == 'set' then
 elseif what == 'down' then
   if not redis.call('SET', KEYS[3], 1, 'NX', 'PX', ARGV[5]) or not count then return {2, math.max(0, count or 0)} end
   count = redis.call('DECR', KEYS[1])
+  if redis.call('PTTL', KEYS[1]) >= 0 then redis.call('PEXPIRE', KEYS[1], life) end
   if count <= 0 then
     redis.call('DEL', KEYS[1])
     tell(ARGV[7], ARGV[6], '0')
