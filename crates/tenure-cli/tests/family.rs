@@ -71,12 +71,12 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 fn readers_run_together_and_a_writer_waits_for_them(store: &Store) {
-    let readers = ["a", "b"].map(|who| hold(&store, who, ["--shared"]));
+    let readers = ["a", "b"].map(|who| hold(store, who, ["--shared"]));
     readers.iter().zip(["a", "b"]).for_each(|(run, who)| {
-        runs(&store, who);
+        runs(store, who);
         run.says("locked x to read, token ");
     });
-    assert_eq!(holders(&store), pairs(&[("a", "read"), ("b", "read")]));
+    assert_eq!(holders(store), pairs(&[("a", "read"), ("b", "read")]));
     let listed = text(&store.output(["ls"]).stdout);
     assert!(listed.lines().skip(1).all(|line| line.starts_with("x     read ")) && listed.lines().count() == 3, "{listed}");
 
@@ -85,7 +85,7 @@ fn readers_run_together_and_a_writer_waits_for_them(store: &Store) {
     assert_eq!(refused.status.code(), Some(75), "{stderr}");
     assert!(stderr.contains("somebody else has x — held by 2 readers, the longest for "), "{stderr}");
 
-    let writer = hold(&store, "c", ["--write"]);
+    let writer = hold(store, "c", ["--write"]);
     writer.says("waiting for x — held by 2 readers, the longest for ");
     let late = || store.output(["run", "-n", "--shared", "--busy-code", "9", "x", "--", "true"]);
     until_true("the writer to be in line", || late().status.code() == Some(9));
@@ -93,26 +93,26 @@ fn readers_run_together_and_a_writer_waits_for_them(store: &Store) {
     assert!(stderr.contains("somebody waits to write x — held by 2 readers"), "{stderr}");
 
     let [a, b] = readers;
-    end(&store, "a", a);
+    end(store, "a", a);
     assert!(!store.path("pid-c").exists());
-    assert_eq!(holders(&store), pairs(&[("b", "read")]));
-    end(&store, "b", b);
-    runs(&store, "c");
-    assert_eq!(holders(&store), pairs(&[("c", "write")]));
+    assert_eq!(holders(store), pairs(&[("b", "read")]));
+    end(store, "b", b);
+    runs(store, "c");
+    assert_eq!(holders(store), pairs(&[("c", "write")]));
     let refused = store.output(["run", "--wait", "50ms", "--shared", "x", "--", "true"]);
     assert_eq!(refused.status.code(), Some(75), "{refused:?}");
     assert!(text(&refused.stderr).contains("somebody else has x — held for "), "{refused:?}");
-    end(&store, "c", writer);
+    end(store, "c", writer);
     assert_eq!(store.output(["run", "-n", "--shared", "x", "--", "true"]).status.code(), Some(0));
 }
 
 fn a_run_without_a_permit_waits_for_one(store: &Store) {
-    let first = ["a", "b"].map(|who| hold(&store, who, ["--permits", "2"]));
+    let first = ["a", "b"].map(|who| hold(store, who, ["--permits", "2"]));
     first.iter().zip(["a", "b"]).for_each(|(run, who)| {
-        runs(&store, who);
+        runs(store, who);
         run.says("took a permit of x, token ");
     });
-    let third = hold(&store, "c", ["--permits", "2"]);
+    let third = hold(store, "c", ["--permits", "2"]);
     third.says("waiting for x — all 2 permits are taken, the longest for ");
     assert!(!store.path("pid-c").exists());
     let refused = store.output(["run", "-n", "--permits", "2", "x", "--", "true"]);
@@ -123,31 +123,31 @@ fn a_run_without_a_permit_waits_for_one(store: &Store) {
     let who = store.who("x");
     assert_eq!(who["permits"], serde_json::json!({ "of": 2, "free": 0, "taken": 2 }), "{who}");
     assert_eq!(who["holders"][0]["permits"], 1, "{who}");
-    assert_eq!(holders(&store), pairs(&[("a", "permits"), ("b", "permits")]));
+    assert_eq!(holders(store), pairs(&[("a", "permits"), ("b", "permits")]));
     for shown in [store.output(["who", "x"]), store.output(["ls"])].map(|output| text(&output.stdout)) {
         assert_eq!(shown.matches("1 permit (2 of 2 taken)").count(), 2, "{shown}");
     }
     let [a, b] = first;
-    end(&store, "a", a);
-    runs(&store, "c");
-    assert_eq!(holders(&store), pairs(&[("b", "permits"), ("c", "permits")]));
-    end(&store, "b", b);
-    end(&store, "c", third);
+    end(store, "a", a);
+    runs(store, "c");
+    assert_eq!(holders(store), pairs(&[("b", "permits"), ("c", "permits")]));
+    end(store, "b", b);
+    end(store, "c", third);
     let free = text(&store.output(["who", "x"]).stdout);
     assert!(free.starts_with("x is free: 0 of 2 taken; the last token was "), "{free}");
 }
 
 fn another_number_of_permits_is_told_and_can_be_changed(store: &Store) {
     assert_eq!(text(&store.output(["resize", "x", "1"]).stdout), "x: 0 of 1 permit is taken\n");
-    let first = hold(&store, "a", ["--permits", "1"]);
-    runs(&store, "a");
-    let second = hold(&store, "b", ["--permits", "2"]);
+    let first = hold(store, "a", ["--permits", "1"]);
+    runs(store, "a");
+    let second = hold(store, "b", ["--permits", "2"]);
     // Told to one who waits, once.
     second.says("x has 1 permit, not 2; tenure resize x 2 changes it");
     let resized = store.json(["resize", "x", "2", "--json"]);
     assert_eq!((&resized["name"], &resized["permits"]["of"]), (&"x".into(), &2.into()), "{resized}");
-    runs(&store, "b");
-    kill(runs(&store, "b"), Signal::TERM);
+    runs(store, "b");
+    kill(runs(store, "b"), Signal::TERM);
     let (code, stderr) = second.end();
     assert_eq!((code, stderr.matches("tenure resize").count()), (Some(143), 1), "{stderr}");
 
@@ -160,13 +160,13 @@ fn another_number_of_permits_is_told_and_can_be_changed(store: &Store) {
     // Fewer than are held: nobody is granted any.
     assert_eq!(text(&store.output(["resize", "x", "0"]).stdout), "x: 1 of 0 permits are taken\n");
     assert_eq!(store.output(["run", "-n", "--permits", "2", "x", "--", "true"]).status.code(), Some(75));
-    end(&store, "a", first);
+    end(store, "a", first);
     assert!(text(&store.output(["who", "x"]).stdout).starts_with("x has no permits"));
 }
 
 fn a_fair_line_is_served_in_order(store: &Store) {
-    let holder = hold(&store, "a", ["--fair"]);
-    runs(&store, "a");
+    let holder = hold(store, "a", ["--fair"]);
+    runs(store, "a");
     let runs: Vec<Running> = (1..=5)
         .map(|n| {
             let run = store.start(["run", "--fair", "x", "--", "sh", "-c", &format!("echo {n} >> order")]);
@@ -182,7 +182,7 @@ fn a_fair_line_is_served_in_order(store: &Store) {
     }
     assert_eq!(places.lines().count(), 5, "{shown}");
     assert_eq!(store.output(["run", "-n", "--fair", "x", "--", "true"]).status.code(), Some(75));
-    end(&store, "a", holder);
+    end(store, "a", holder);
     for run in runs {
         assert_eq!(run.end().0, Some(0));
     }
@@ -204,8 +204,8 @@ fn the_count_of_a_latch_is_shown(store: &Store) {
 }
 
 fn a_lost_reader_is_stopped_like_any_other(store: &Store) {
-    let readers = ["a", "b"].map(|who| hold(&store, who, ["--shared"]));
-    let programs = ["a", "b"].map(|who| runs(&store, who));
+    let readers = ["a", "b"].map(|who| hold(store, who, ["--shared"]));
+    let programs = ["a", "b"].map(|who| runs(store, who));
     let broken = text(&store.output(["break", "x"]).stdout);
     assert_eq!(broken.matches("broke x: it was held by ").count(), 2, "{broken}");
     for (run, program) in readers.into_iter().zip(programs) {
