@@ -23,6 +23,7 @@ fn main() {
     runtime.block_on(async {
         println!("{:<46} {:>9} {:>9} {:>9}   commands", "", "p50", "p90", "p99");
         uncontended(&server).await;
+        family(&server).await;
         for (name, options) in [("tracking", "wake=tracking"), ("pub/sub", "wake=pubsub")] {
             hand_over(&server, name, options).await;
         }
@@ -86,6 +87,44 @@ async fn uncontended(server: &RedisServer) {
         }
         row(&format!("{name}: re-entry"), times, per(server, before, ROUNDS));
     }
+}
+
+/// What the others of the family cost when nobody is in their way.
+async fn family(server: &RedisServer) {
+    let locker = Locker::connect(&server.url()).await.expect("connected");
+    let (before, mut times) = (sent(server), Vec::new());
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        locker.mutex("F").fair().lock().await.expect("locked").release().await.expect("given back");
+        times.push(start.elapsed());
+    }
+    row("fair: lock and release", times, per(server, before, ROUNDS));
+    let rwlock = locker.rwlock("RW");
+    let _reader = rwlock.read().await.expect("read");
+    let (before, mut times) = (sent(server), Vec::new());
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        rwlock.read().await.expect("read").release().await.expect("given back");
+        times.push(start.elapsed());
+    }
+    row("rwlock: read beside another, and release", times, per(server, before, ROUNDS));
+    let semaphore = locker.semaphore("S", 3);
+    let (before, mut times) = (sent(server), Vec::new());
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        semaphore.acquire().await.expect("acquired").release().await.expect("given back");
+        times.push(start.elapsed());
+    }
+    row("semaphore: acquire and release", times, per(server, before, ROUNDS));
+    let names: Vec<String> = (0..8).map(|n| format!("{{m}}:{n}")).collect();
+    let multi = locker.multi(&names);
+    let (before, mut times) = (sent(server), Vec::new());
+    for _ in 0..ROUNDS / 4 {
+        let start = Instant::now();
+        multi.lock().await.expect("locked").release().await.expect("given back");
+        times.push(start.elapsed());
+    }
+    row("multi: 8 names, lock and release", times, per(server, before, ROUNDS / 4));
 }
 
 /// From the call that releases to the grant in another client.

@@ -1,12 +1,13 @@
 //! What a lock costs, counted by the server.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::{Connection, cmd};
 use tokio::task::JoinSet;
 
 use crate::support::RedisServer;
+use crate::support::cable::Cable;
 use crate::support::locker::{block_on, connect};
 
 /// Calls per command since the last reset. Commands inside of scripts are counted too.
@@ -108,5 +109,29 @@ pub(crate) fn waiting_costs_a_command_per_poll_at_most() {
         assert!(sent <= 2, "{sent} commands in two seconds of waiting");
         guard.release().await.expect("given back");
         drop(waiter.await.expect("no panic").expect("locked"));
+    });
+}
+
+pub(crate) fn several_names_are_locked_in_one_round_trip() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    let far = Cable::slow(server.port, Duration::from_millis(200));
+    block_on(async {
+        let locker = connect(&format!("redis://127.0.0.1:{}", far.port)).await;
+        locker.mutex("warm").lock().await.expect("locked").release().await.expect("given back");
+        let start = Instant::now();
+        let one = locker.mutex("one").lock().await.expect("locked");
+        let round_trip = start.elapsed();
+        drop(one);
+        let names: Vec<String> = (0..8).map(|n| format!("{{stock}}:{n}")).collect();
+        reset(&mut raw);
+        let start = Instant::now();
+        let all = locker.multi(&names).lock().await.expect("locked");
+        let took = start.elapsed();
+        // One after the other it would be eight; the first may leave alone, before the others are written.
+        assert!(took < round_trip * 3, "{took:?}, where one takes {round_trip:?}");
+        assert_eq!(all.guards().len(), 8);
+        assert!(calls(&mut raw)["evalsha"] <= 9, "each is asked for once");
+        all.release().await.expect("given back");
     });
 }

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::time::Duration;
 
 pub(crate) struct Cable {
     pub(crate) port: u16,
@@ -15,6 +16,11 @@ pub(crate) struct Cable {
 
 impl Cable {
     pub(crate) fn to(server: u16) -> Self {
+        Self::slow(server, Duration::ZERO)
+    }
+
+    /// One on which everything takes a while to get to the server.
+    pub(crate) fn slow(server: u16, delay: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("bound").port();
         let (dead_below, connections) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -29,12 +35,14 @@ impl Cable {
             while let Ok((near, _)) = listener.accept() {
                 let number = connections.fetch_add(1, Ordering::SeqCst);
                 let Ok(far) = TcpStream::connect(("127.0.0.1", server.load(Ordering::SeqCst))) else { continue };
-                for (from, to) in [(near.try_clone(), far.try_clone()), (Ok(far), Ok(near))] {
+                let ways = [(near.try_clone(), far.try_clone(), delay), (Ok(far), Ok(near), Duration::ZERO)];
+                for (from, to, delay) in ways {
                     let (mut from, mut to) = (from.expect("cloned"), to.expect("cloned"));
                     let dead_below = Arc::clone(&dead_below);
                     std::thread::spawn(move || {
                         let mut buffer = [0; 4096];
                         while let Ok(n) = from.read(&mut buffer) {
+                            std::thread::sleep(delay);
                             let dead = number < dead_below.load(Ordering::SeqCst);
                             if n == 0 || !dead && to.write_all(&buffer[..n]).is_err() {
                                 break;
