@@ -6,6 +6,10 @@ mod redis_cases {
     pub(crate) mod cost;
     pub(crate) mod fair;
     pub(crate) mod faults;
+    pub(crate) mod golden_fair;
+    pub(crate) mod golden_permits;
+    pub(crate) mod golden_rw;
+    pub(crate) mod java;
     pub(crate) mod layout;
     pub(crate) mod outages;
     pub(crate) mod tls;
@@ -14,6 +18,9 @@ mod redis_cases {
 use redis_cases::cost::*;
 use redis_cases::fair::*;
 use redis_cases::faults::*;
+use redis_cases::golden_fair::*;
+use redis_cases::golden_permits::*;
+use redis_cases::golden_rw::*;
 use redis_cases::layout::*;
 use redis_cases::outages::*;
 use redis_cases::tls::*;
@@ -25,6 +32,26 @@ fn main() {
             golden_vector_2_a_release_publishes_zero_once
             golden_vector_3_breaking_a_free_lock_publishes_nothing
             owners_of_permits_that_are_gone_are_forgotten
+            golden_vector_4_a_line_of_owners_and_their_deadlines
+            golden_vector_5_an_expired_lock_belongs_to_the_first_in_line
+            golden_vector_6_a_release_tells_the_first_in_line_alone
+            golden_vector_7_who_gives_up_costs_nobody_a_place
+            golden_vector_8_a_lost_list_or_set_repairs_itself
+            golden_vector_9_readers_share_and_a_writer_waits_for_all
+            golden_vector_10_the_last_reader_tells_and_the_others_lower_the_time
+            golden_vector_11_a_writer_becomes_a_reader_and_says_so
+            golden_vector_12_writing_again_does_not_add_up_the_leases
+            golden_vector_13_the_release_of_nothing_says_nothing
+            golden_vector_14_the_last_living_reader_sweeps_the_dead
+            golden_vector_15_a_reader_that_lapsed_leaves_the_others_alone
+            golden_vector_16_a_downgrade_ends_with_its_own_lease
+            golden_vector_17_a_plain_counter_of_permits
+            golden_vector_18_a_new_number_keeps_its_time_to_live
+            golden_vector_19_permits_are_sixteen_bytes_with_an_end
+            golden_vector_20_all_expired_permits_come_back_at_once
+            golden_vector_21_a_latch_is_a_number_that_goes_at_zero
+            golden_vector_22_a_cluster_tells_those_of_its_own_way_alone;
+        Redis:
             a_java_hold_is_respected_and_its_release_wakes_us
             the_plain_layout_is_set_nx_px
             a_foreign_delete_wakes_waiters_of_the_plain_layout

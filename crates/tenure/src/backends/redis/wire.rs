@@ -89,7 +89,7 @@ impl Redis {
                 return Err(Error::Unsupported { backend: NAME, what: "resizing with semaphore=counter".to_owned() });
             }
             Mode::Resize { of } => {
-                let keys = vec![main, keys::held_permits(name, self.counters)];
+                let keys = vec![main, keys::held_permits(name, self.counters), keys::notes(name)];
                 Call { source: &FAMILY.permits_resize, keys, args: vec![of.to_string(), self.life(claim.lease), channel, verb] }
             }
             mode => {

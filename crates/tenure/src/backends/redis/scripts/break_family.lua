@@ -16,7 +16,10 @@ local fence = next_token(KEYS[2], 1, tonumber(ARGV[2]))
 if type(fence) == 'table' then return fence end
 if kind == 'string' then
   local all = redis.call('ZCARD', KEYS[6])
-  redis.call('DEL', KEYS[6], KEYS[4])
+  redis.call('DEL', KEYS[6])
+  for _, holder in ipairs(was[7]) do
+    if holder[3] == 'owner' then redis.call('HDEL', KEYS[4], holder[1]) end
+  end
   local free = redis.call('INCRBY', KEYS[1], all)
   if free > 0 then tell(ARGV[3], ARGV[6], free) end
 else

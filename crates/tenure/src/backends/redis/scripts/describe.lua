@@ -30,7 +30,7 @@ local function describe(prefix, at)
     local expired = redis.call('ZCOUNT', KEYS[6], 0, at)
     state[5] = free + expired
     for _, owner in ipairs(redis.call('HKEYS', KEYS[4])) do
-      holders[#holders + 1] = {owner, -2, 'owner', redis.call('HGET', KEYS[4], owner)}
+      if owner ~= MADE then holders[#holders + 1] = {owner, -2, 'owner', redis.call('HGET', KEYS[4], owner)} end
     end
     local held = redis.call('ZRANGE', KEYS[6], '(' .. at, '+inf', 'BYSCORE', 'WITHSCORES')
     for i = 1, #held, 2 do

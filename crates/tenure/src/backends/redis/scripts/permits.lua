@@ -6,12 +6,15 @@ local function hex(id)
   return (string.gsub(id, '.', function(byte) return string.format('%02x', string.byte(byte)) end))
 end
 
+-- A number of ours is known by a field among its owners.
+local MADE = 'made'
+
 -- Forgets the owners of permits that are gone. Whose first id it was stands behind the token.
 local function forget_owners(owners, held)
   local all = redis.call('HGETALL', owners)
   for i = 1, #all, 2 do
     local id = string.match(all[i + 1], '^%d+ (%x+)')
-    if not id or not redis.call('ZSCORE', held, raw(id)) then redis.call('HDEL', owners, all[i]) end
+    if all[i] ~= MADE and not (id and redis.call('ZSCORE', held, raw(id))) then redis.call('HDEL', owners, all[i]) end
   end
 end
 
@@ -27,10 +30,21 @@ local function sweep_permits(number, held, at)
   return tonumber(free or nil), #expired
 end
 
--- What somebody else keeps for ever stays; ours goes after a while of disuse.
+local function make_number(number, owners, free, life)
+  redis.call('SET', number, free, 'PX', life)
+  redis.call('HSET', owners, MADE, 1)
+  redis.call('PEXPIRE', owners, life)
+end
+
+-- Ours goes after a while of disuse. What somebody else has set ends when they said, or never, and the list of permits with it.
 local function keep(number, held, owners, life)
   local left = redis.call('PTTL', number)
-  if left >= 0 then redis.call('PEXPIRE', number, life) end
-  if left >= 0 or string.find(held, '^tenure_') then redis.call('PEXPIRE', held, life) end
+  if left >= 0 and redis.call('HEXISTS', owners, MADE) == 1 then
+    redis.call('PEXPIRE', number, life)
+    left = life
+  end
+  -- The list beside a plain counter is ours alone.
+  if string.find(held, '^tenure_') then left = life end
+  if left ~= -1 then redis.call('PEXPIRE', held, left) end
   redis.call('PEXPIRE', owners, life)
 end

@@ -4,9 +4,9 @@
 local number, held, at = KEYS[1], KEYS[2], now()
 local until_ = string.format('%.0f', at + tonumber(ARGV[2]))
 local take = #ARGV - 8
-local free, swept, refused = sweep_permits(number, held, at)
+local free, news, refused = sweep_permits(number, held, at)
 if refused then return refused end
-if swept > 0 then forget_owners(KEYS[3], held) end
+if news > 0 then forget_owners(KEYS[3], held) end
 local function hold(top)
   for i = 9, #ARGV do redis.call('ZADD', held, until_, raw(ARGV[i])) end
   redis.call('HSET', KEYS[3], ARGV[1], top .. ' ' .. ARGV[9] .. ' ' .. ARGV[8])
@@ -22,7 +22,9 @@ if not free then
   local of = tonumber(ARGV[3])
   if of > 0 then
     free = of - redis.call('ZCARD', held)
-    redis.call('SET', number, free, 'PX', ARGV[5])
+    make_number(number, KEYS[3], free, ARGV[5])
+    -- Those of Redisson who have found no number sleep until they are told of one.
+    news = 1
   else
     free = 0
   end
@@ -32,9 +34,9 @@ if free >= take then
   if type(top) == 'table' then return top end
   free = redis.call('DECRBY', number, take)
   hold(top)
-  if swept > 0 and free > 0 then tell(ARGV[7], ARGV[6], free) end
+  if news > 0 and free > 0 then tell(ARGV[7], ARGV[6], free) end
   return {1, top}
 end
-if swept > 0 and free > 0 then tell(ARGV[7], ARGV[6], free) end
+if news > 0 and free > 0 then tell(ARGV[7], ARGV[6], free) end
 local first = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')
 return {0, first[2] and math.max(1, math.min(5000, tonumber(first[2]) - at)) or 5000}
