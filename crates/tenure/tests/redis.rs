@@ -12,6 +12,9 @@ mod redis_cases {
     pub(crate) mod java;
     pub(crate) mod layout;
     pub(crate) mod outages;
+    pub(crate) mod peer_fair;
+    pub(crate) mod peer_locks;
+    pub(crate) mod peer_shared;
     pub(crate) mod tls;
 }
 
@@ -23,6 +26,9 @@ use redis_cases::golden_permits::*;
 use redis_cases::golden_rw::*;
 use redis_cases::layout::*;
 use redis_cases::outages::*;
+use redis_cases::peer_fair::*;
+use redis_cases::peer_locks::*;
+use redis_cases::peer_shared::*;
 use redis_cases::tls::*;
 
 fn main() {
@@ -61,6 +67,30 @@ fn main() {
             tokens_grow_past_a_flush
             tokens_expire_after_an_idle_time_or_never
             the_clients_record_goes_with_it;
+        Redis:
+            no_subscription_is_left_behind_by_a_crowd
+            the_time_to_live_is_the_lease_and_ends_with_the_release
+            a_limited_wait_is_waited_out
+            a_stopped_server_is_an_error_and_no_hang
+            after_a_restart_new_holds_are_kept_alive
+            a_hold_after_a_nested_pair_is_kept_alive
+            many_names_of_all_kinds_are_given_back
+            a_name_with_a_tag_of_its_own_does_for_all_kinds;
+        Redis:
+            those_in_line_come_to_their_turn_without_any_release
+            a_long_line_is_served_in_order
+            short_waits_leave_the_line_as_it_was
+            a_pause_of_the_server_leaves_no_place_in_line;
+        Redis:
+            a_writer_waits_for_the_longest_lease_of_the_readers
+            readers_come_in_when_a_writers_lease_ends
+            a_nested_read_release_keeps_the_write_lock
+            all_waiting_readers_come_in_together
+            fifty_readers_are_kept_alive
+            several_permits_are_waited_for_until_all_are_there
+            two_who_want_two_permits_each_both_get_them
+            the_edges_of_numbers_of_permits
+            awaiters_of_a_latch_see_zero;
         Redis:
             a_free_lock_costs_two_commands_and_a_reentry_none
             a_thousand_tasks_cost_at_most_three_commands_per_hand_over

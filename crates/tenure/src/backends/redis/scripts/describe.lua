@@ -37,7 +37,7 @@ local function describe(prefix, at)
       holders[#holders + 1] = {hex(held[i]), math.min(tonumber(held[i + 1]) - at, 2 ^ 52), 'permit', false}
     end
   elseif kind ~= 'none' then
-    return redis.error_reply('WRONGTYPE the key is a ' .. kind)
+    return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ' and no lock')
   end
   return state
 end

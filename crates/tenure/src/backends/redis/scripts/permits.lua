@@ -45,6 +45,6 @@ local function keep(number, held, owners, life)
   end
   -- The list beside a plain counter is ours alone.
   if string.find(held, '^tenure_') then left = life end
-  if left ~= -1 then redis.call('PEXPIRE', held, left) end
+  if left >= 0 then redis.call('PEXPIRE', held, left) end
   redis.call('PEXPIRE', owners, life)
 end

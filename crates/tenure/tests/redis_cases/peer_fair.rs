@@ -1,0 +1,105 @@
+//! What Redisson's own tests ask of its fair lock, asked of ours.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::java::{B, DEADLINES, Java, QUEUE};
+use crate::support::locker::{block_on, connect, must};
+use crate::support::{RedisServer, eventually};
+
+pub(crate) fn those_in_line_come_to_their_turn_without_any_release() {
+    let server = RedisServer::start();
+    let mut java = Java::at(&server);
+    block_on(async {
+        let locker = connect(&server.url()).await;
+        // As of one who died: nobody will give it back, and nobody tells of its end.
+        assert_eq!(java.fair_lock(B, 2000, 5000), None);
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut tasks = JoinSet::new();
+        for turn in 0..8 {
+            let lock = locker.mutex("L").fair().lease_fixed(Duration::from_millis(100)).lock();
+            let served = Arc::clone(&order);
+            tasks.spawn(async move {
+                let guard = lock.await.expect("locked");
+                served.lock().expect("no panic").push((turn, guard.token()));
+                guard
+            });
+            eventually("in line, unless the first have had their turn", || {
+                java.queue().len() + order.lock().expect("no panic").len() > turn
+            });
+        }
+        let mut kept = Vec::new();
+        while let Some(guard) = must("a turn", tasks.join_next()).await {
+            kept.push(guard.expect("no panic"));
+        }
+        let order = order.lock().expect("no panic");
+        assert!(order.is_sorted_by(|a, b| a.0 < b.0 && a.1 < b.1), "{order:?}");
+    });
+}
+
+pub(crate) fn a_long_line_is_served_in_order() {
+    let server = RedisServer::start();
+    let mut java = Java::at(&server);
+    block_on(async {
+        let held = connect(&server.url()).await.mutex("L").fair().lock().await.expect("locked");
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut tasks = JoinSet::new();
+        let mut lockers = Vec::new();
+        for _ in 0..4 {
+            lockers.push(connect(&server.url()).await);
+        }
+        for turn in 0..60 {
+            let (lock, order) = (lockers[turn % 4].mutex("L").fair().lock(), Arc::clone(&order));
+            tasks.spawn(async move {
+                let guard = lock.await.expect("locked");
+                order.lock().expect("no panic").push(turn);
+                guard.release().await.expect("given back");
+            });
+            eventually("in line", || java.queue().len() > turn);
+        }
+        held.release().await.expect("given back");
+        while let Some(done) = must("a turn", tasks.join_next()).await {
+            done.expect("no panic");
+        }
+        assert_eq!(*order.lock().expect("no panic"), (0..60).collect::<Vec<_>>());
+    });
+    assert!(!java.exists(QUEUE) && !java.exists(DEADLINES), "nothing is left of the line");
+}
+
+pub(crate) fn short_waits_leave_the_line_as_it_was() {
+    let server = RedisServer::start();
+    let mut java = Java::at(&server);
+    block_on(async {
+        let (one, other) = (connect(&server.url()).await, connect(&server.url()).await);
+        let held = one.mutex("L").fair().lock().await.expect("locked");
+        java.fair_lock(B, 600_000, 600_000).expect("busy");
+        let deadline = java.deadline(B);
+        for _ in 0..20 {
+            assert!(other.mutex("L").fair().lock_within(Duration::from_millis(20)).await.expect("asked").is_none());
+        }
+        eventually("they have left", || java.queue() == [B]);
+        assert_eq!(java.deadline(B), deadline);
+        java.fair_give_up(B, 0);
+        held.release().await.expect("given back");
+        // Nothing of them is in the way of one who asks once.
+        other.mutex("L").fair().try_lock().await.expect("asked").expect("free").release().await.expect("given back");
+    });
+}
+
+pub(crate) fn a_pause_of_the_server_leaves_no_place_in_line() {
+    let server = RedisServer::start();
+    let mut java = Java::at(&server);
+    block_on(async {
+        let locker = connect(&server.url()).await;
+        assert_eq!(java.fair_lock(B, 600_000, 5000), None);
+        let waiting = tokio::spawn(locker.mutex("L").fair().lock_within(Duration::from_secs(2)));
+        eventually("in line", || java.queue().len() == 1);
+        java.run(&["CLIENT", "PAUSE", "4000", "WRITE"]);
+        let given_up = must("an answer", waiting).await.expect("no panic");
+        assert!(given_up.expect("it was busy when last asked").is_none());
+        eventually("out of the line", || java.queue().is_empty());
+        assert!(!java.exists(DEADLINES));
+    });
+}
