@@ -80,12 +80,15 @@ fn main() {
             those_in_line_come_to_their_turn_without_any_release
             a_long_line_is_served_in_order
             short_waits_leave_the_line_as_it_was
-            a_pause_of_the_server_leaves_no_place_in_line;
+            a_pause_of_the_server_leaves_no_place_in_line
+            a_break_calls_the_first_in_line
+            a_fair_hold_is_nested_shown_and_taken_again;
         Redis:
             a_writer_waits_for_the_longest_lease_of_the_readers
             readers_come_in_when_a_writers_lease_ends
             a_nested_read_release_keeps_the_write_lock
             all_waiting_readers_come_in_together
+            readers_and_writers_lose_no_update
             fifty_readers_are_kept_alive
             several_permits_are_waited_for_until_all_are_there
             two_who_want_two_permits_each_both_get_them

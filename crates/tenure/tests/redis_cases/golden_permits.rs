@@ -99,6 +99,10 @@ pub(crate) fn golden_vector_19_permits_are_sixteen_bytes_with_an_end() {
         assert_eq!((id.len(), &**never, *end), (16, &[2; 16][..], NEVER));
         assert!((start - 60_000..=now() + 660_000).contains(until) && *until > start, "{until}");
         assert_eq!(java.get("L").as_deref(), Some("0"));
+        let holders = permits.inspect().await.expect("inspected").holders;
+        let left = |owner: &str| holders.iter().find(|holder| holder.owner == owner).and_then(|holder| holder.expires_in);
+        assert!(left(&ours.owner_id().to_string()).is_some_and(|left| left <= LONG), "{holders:?}");
+        assert!(left(&"02".repeat(16)).is_some_and(|left| left > LONG), "{holders:?}");
         assert!(permits.try_acquire().await.expect("asked").is_none());
         assert_eq!(ear.heard(), told("2"));
 

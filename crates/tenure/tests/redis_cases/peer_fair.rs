@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tenure::Owner;
 use tokio::task::JoinSet;
 
-use super::java::{B, DEADLINES, Java, QUEUE};
+use super::java::{B, DEADLINES, Ear, Java, LOCK_CHANNEL, QUEUE, message};
 use crate::support::locker::{block_on, connect, must};
 use crate::support::{RedisServer, eventually};
 
@@ -101,5 +102,47 @@ pub(crate) fn a_pause_of_the_server_leaves_no_place_in_line() {
         assert!(given_up.expect("it was busy when last asked").is_none());
         eventually("out of the line", || java.queue().is_empty());
         assert!(!java.exists(DEADLINES));
+    });
+}
+
+pub(crate) fn a_break_calls_the_first_in_line() {
+    let server = RedisServer::start();
+    let (mut java, mut ear) = (Java::at(&server), Ear::at(&server));
+    block_on(async {
+        let (one, other) = (connect(&server.url()).await, connect(&server.url()).await);
+        let held = one.mutex("L").fair().lock().await.expect("locked");
+        let waiting = tokio::spawn(other.mutex("L").fair().lock());
+        eventually("in line", || java.queue().len() == 1);
+        java.fair_lock(B, 600_000, 600_000).expect("busy");
+        let broken = one.mutex("L").break_hold().await.expect("asked").expect("it was held");
+        let next = must("its turn", waiting).await.expect("no panic").expect("locked");
+        assert!(next.token() > broken.fence && broken.fence > held.token());
+        // Redisson tells the first in line alone; those who wait for a plain lock would sleep on.
+        let own = format!("{LOCK_CHANNEL}:{}", next.owner_id());
+        assert_eq!(ear.heard(), [message(LOCK_CHANNEL, "0"), message(&own, "0")]);
+        assert!(one.mutex("L").break_hold().await.expect("asked").is_some());
+        assert_eq!(ear.heard(), [message(LOCK_CHANNEL, "0"), message(&format!("{LOCK_CHANNEL}:{B}"), "0")]);
+        assert_eq!(java.fair_lock(B, 600_000, 600_000), None);
+    });
+}
+
+pub(crate) fn a_fair_hold_is_nested_shown_and_taken_again() {
+    let server = RedisServer::start();
+    block_on(async {
+        let (one, other) = (connect(&server.url()).await, connect(&server.url()).await);
+        let owner = Owner::new();
+        let (mutex, others) = (one.mutex("L").fair().owner(&owner), other.mutex("L").fair());
+        for _ in 0..3 {
+            let outer = mutex.lock().await.expect("locked");
+            let inner = mutex.try_lock().await.expect("asked").expect("re-entered");
+            assert_eq!((outer.hold_count(), outer.token()), (2, inner.token()));
+            let holders = others.inspect().await.expect("inspected").holders;
+            assert_eq!(holders.iter().map(|h| &*h.owner).collect::<Vec<_>>(), [outer.owner_id().to_string()]);
+            outer.release().await.expect("one of two");
+            assert_eq!(inner.hold_count(), 1);
+            assert!(others.try_lock().await.expect("asked").is_none());
+            inner.release().await.expect("the last one");
+            others.try_lock().await.expect("asked").expect("free").release().await.expect("given back");
+        }
     });
 }

@@ -1,13 +1,15 @@
 //! What Redisson's own tests ask of its read/write lock, semaphores and latch, asked of ours.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
+use tenure::backend::Mode;
 use tenure::{Error, Guard, Owner};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use super::java::Java;
+use super::java::{A, Java};
 use crate::support::locker::{block_on, connect, must};
 use crate::support::{RedisServer, eventually};
 
@@ -28,10 +30,14 @@ pub(crate) fn readers_come_in_when_a_writers_lease_ends() {
     block_on(async {
         let locker = connect(&server.url()).await;
         // A writer that died: nobody tells of its end.
-        assert_eq!(java.write(super::java::A, 1500), None);
+        assert_eq!(java.write(A, 1500), None);
         let (one, two) = (tokio::spawn(locker.rwlock("L").read()), tokio::spawn(locker.rwlock("L").read()));
         let readers = must("both come in", async { [one.await, two.await] }).await;
         assert!(readers.into_iter().all(|reader| reader.expect("no panic").expect("read").is_valid()));
+        eventually("given back", || !java.exists("L"));
+        // And the next writer.
+        assert_eq!(java.write(A, 1500), None);
+        must("its turn", locker.rwlock("L").write()).await.expect("written").release().await.expect("given back");
     });
 }
 
@@ -47,6 +53,9 @@ pub(crate) fn a_nested_read_release_keeps_the_write_lock() {
             assert!(other.rwlock("L").try_write().await.expect("asked").is_none());
         };
         nobody().await;
+        // One hold, and a writer's.
+        let holders = other.rwlock("L").inspect().await.expect("inspected").holders;
+        assert_eq!(holders.iter().map(|holder| holder.mode).collect::<Vec<_>>(), [Mode::Write]);
         reader.release().await.expect("one of two");
         nobody().await;
         // The other way round, the one hold that they share stays a writer's.
@@ -83,6 +92,37 @@ pub(crate) fn all_waiting_readers_come_in_together() {
     });
 }
 
+pub(crate) fn readers_and_writers_lose_no_update() {
+    let server = RedisServer::start();
+    block_on(async {
+        let number = Arc::new(AtomicU64::new(0));
+        let mut tasks = JoinSet::new();
+        for _ in 0..3 {
+            let locker = connect(&server.url()).await;
+            for task in 0..4 {
+                let (lock, number) = (locker.rwlock("L"), Arc::clone(&number));
+                tasks.spawn(async move {
+                    for _ in 0..10 {
+                        let guard = if task == 0 { lock.read().await } else { lock.write().await }.expect("held");
+                        let seen = number.load(Ordering::SeqCst);
+                        tokio::task::yield_now().await;
+                        if task == 0 {
+                            assert_eq!(number.load(Ordering::SeqCst), seen, "nobody writes while one reads");
+                        } else {
+                            number.store(seen + 1, Ordering::SeqCst);
+                        }
+                        guard.release().await.expect("held all the time");
+                    }
+                });
+            }
+        }
+        while let Some(done) = must("all come to their turn", tasks.join_next()).await {
+            done.expect("no panic");
+        }
+        assert_eq!(number.load(Ordering::SeqCst), 90);
+    });
+}
+
 pub(crate) fn fifty_readers_are_kept_alive() {
     let server = RedisServer::start();
     let mut java = Java::at(&server);
@@ -113,6 +153,9 @@ pub(crate) fn several_permits_are_waited_for_until_all_are_there() {
     block_on(async {
         let (one, other) = (connect(&server.url()).await, connect(&server.url()).await);
         let first = one.semaphore("L", 1).acquire().await.expect("acquired");
+        let (start, wait) = (Instant::now(), Duration::from_millis(300));
+        assert!(other.semaphore("L", 0).acquire_many_within(2, wait).await.expect("asked").is_none());
+        assert!(start.elapsed() >= wait, "{:?}", start.elapsed());
         let waiting = tokio::spawn(other.semaphore("L", 0).acquire_many(2));
         eventually("it waits", || other.stats().waiting == 1);
         first.release().await.expect("given back");
@@ -165,6 +208,11 @@ pub(crate) fn the_edges_of_numbers_of_permits() {
         held.release().await.expect("given back");
         let permits = lowered.inspect().await.expect("inspected").permits.expect("a number");
         assert_eq!((permits.of, permits.free), (2, 2));
+        // A number that somebody has removed is not made again by a release.
+        let held = lowered.acquire().await.expect("acquired");
+        Java::at(&server).run(&["DEL", "lowered"]);
+        held.release().await.expect("it was held");
+        assert!(!Java::at(&server).exists("lowered"));
     });
 }
 
@@ -190,6 +238,7 @@ pub(crate) fn awaiters_of_a_latch_see_zero() {
         while let Some(done) = must("all go on", waiting.join_next()).await {
             done.expect("no panic");
         }
+        assert!(one.latch("L").wait_within(Duration::from_secs(60)).await.expect("asked"), "open in time");
         assert_eq!(one.latch("L").count_down().await.expect("counted"), 0, "once more changes nothing");
     });
 }
