@@ -82,7 +82,8 @@ fn main() {
             short_waits_leave_the_line_as_it_was
             a_pause_of_the_server_leaves_no_place_in_line
             a_break_calls_the_first_in_line
-            a_fair_hold_is_nested_shown_and_taken_again;
+            a_fair_hold_is_nested_shown_and_taken_again
+            a_prefix_is_part_of_the_names_of_a_line;
         Redis:
             a_writer_waits_for_the_longest_lease_of_the_readers
             readers_come_in_when_a_writers_lease_ends

@@ -146,3 +146,18 @@ pub(crate) fn a_fair_hold_is_nested_shown_and_taken_again() {
         }
     });
 }
+
+pub(crate) fn a_prefix_is_part_of_the_names_of_a_line() {
+    let server = RedisServer::start();
+    let mut java = Java::at(&server);
+    block_on(async {
+        let locker = connect(&format!("{}?prefix=app:", server.url())).await;
+        let held = locker.mutex("L").fair().lock().await.expect("locked");
+        let waiting = tokio::spawn(locker.mutex("L").fair().lock());
+        eventually("in line", || java.exists("redisson_lock_queue:{app:L}"));
+        let keys = ["app:L", "redisson_lock_queue:{app:L}", "redisson_lock_timeout:{app:L}", "redisson_lock_token:{app:L}"];
+        assert_eq!(java.keys(), keys);
+        held.release().await.expect("given back");
+        drop(must("its turn", waiting).await.expect("no panic").expect("locked"));
+    });
+}
