@@ -50,6 +50,17 @@ impl Java {
         self.ask::<redis::Value>(words);
     }
 
+    /// Commands that nothing comes between, as those of a script.
+    #[track_caller]
+    fn together(&mut self, commands: &[&[&str]]) {
+        let mut pipe = redis::pipe();
+        pipe.atomic();
+        for words in commands {
+            pipe.cmd(words[0]).arg(&words[1..]).ignore();
+        }
+        pipe.query::<()>(&mut self.0).unwrap_or_else(|e| panic!("{commands:?}: {e}"));
+    }
+
     pub(crate) fn exists(&mut self, key: &str) -> bool {
         self.ask(&["EXISTS", key])
     }
@@ -101,8 +112,7 @@ impl Java {
         if self.exists("L") && !self.ask::<bool>(&["HEXISTS", "L", owner]) {
             return Some(self.pttl("L"));
         }
-        self.run(&["HINCRBY", "L", owner, "1"]);
-        self.run(&["PEXPIRE", "L", &lease.to_string()]);
+        self.together(&[&["HINCRBY", "L", owner, "1"], &["PEXPIRE", "L", &lease.to_string()]]);
         None
     }
 
@@ -111,8 +121,7 @@ impl Java {
             if self.deadline(&head).is_none_or(|deadline| deadline > now()) {
                 return;
             }
-            self.run(&["ZREM", DEADLINES, &head]);
-            self.run(&["LPOP", QUEUE]);
+            self.together(&[&["ZREM", DEADLINES, &head], &["LPOP", QUEUE]]);
         }
     }
 
@@ -121,13 +130,13 @@ impl Java {
         self.evict();
         let head: Option<String> = self.ask(&["LINDEX", QUEUE, "0"]);
         if !self.exists("L") && head.is_none_or(|head| head == owner) {
-            self.run(&["LPOP", QUEUE]);
-            self.run(&["ZREM", DEADLINES, owner]);
-            for other in self.ask::<Vec<String>>(&["ZRANGE", DEADLINES, "0", "-1"]) {
-                self.run(&["ZINCRBY", DEADLINES, &(-wait).to_string(), &other]);
-            }
-            self.run(&["HSET", "L", owner, "1"]);
-            self.run(&["PEXPIRE", "L", &lease.to_string()]);
+            let mut others: Vec<String> = self.ask(&["ZRANGE", DEADLINES, "0", "-1"]);
+            others.retain(|other| other != owner);
+            let (wait, lease) = ((-wait).to_string(), lease.to_string());
+            let mut commands: Vec<Vec<&str>> = vec![vec!["LPOP", QUEUE], vec!["ZREM", DEADLINES, owner]];
+            commands.extend(others.iter().map(|other| vec!["ZINCRBY", DEADLINES, &wait, other]));
+            commands.extend([vec!["HSET", "L", owner, "1"], vec!["PEXPIRE", "L", &lease]]);
+            self.together(&commands.iter().map(Vec::as_slice).collect::<Vec<_>>());
             return None;
         }
         if self.ask(&["HEXISTS", "L", owner]) {
@@ -139,19 +148,18 @@ impl Java {
         let last: Option<String> = self.ask(&["LINDEX", QUEUE, "-1"]);
         let before = last.filter(|last| last != owner).and_then(|last| self.deadline(&last));
         let base = before.map_or_else(|| self.pttl("L"), |before| before - now());
-        self.run(&["ZADD", DEADLINES, &(base + wait + now()).to_string(), owner]);
-        self.run(&["RPUSH", QUEUE, owner]);
+        let deadline = (base + wait + now()).to_string();
+        self.together(&[&["ZADD", DEADLINES, &deadline, owner], &["RPUSH", QUEUE, owner]]);
         Some(base)
     }
 
     /// Leaves the line; `wait` is what it takes off the deadlines of those behind.
     pub(crate) fn fair_give_up(&mut self, owner: &str, wait: i64) {
-        let line = self.queue();
-        for behind in line.iter().skip_while(|other| *other != owner).skip(1) {
-            self.run(&["ZINCRBY", DEADLINES, &(-wait).to_string(), behind]);
-        }
-        self.run(&["ZREM", DEADLINES, owner]);
-        self.run(&["LREM", QUEUE, "0", owner]);
+        let (line, wait) = (self.queue(), (-wait).to_string());
+        let behind = line.iter().skip_while(|other| *other != owner).skip(1);
+        let mut commands: Vec<Vec<&str>> = behind.map(|other| vec!["ZINCRBY", DEADLINES, &wait, other]).collect();
+        commands.extend([vec!["ZREM", DEADLINES, owner], vec!["LREM", QUEUE, "0", owner]]);
+        self.together(&commands.iter().map(Vec::as_slice).collect::<Vec<_>>());
     }
 
     pub(crate) fn fair_unlock(&mut self, owner: &str) -> Option<i64> {
@@ -178,13 +186,15 @@ impl Java {
         if mode.as_deref() == Some("write") && !writes {
             return Some(self.pttl("L"));
         }
-        if mode.is_none() {
-            self.run(&["HSET", "L", "mode", "read"]);
-        }
-        let n = self.ask(&["HINCRBY", "L", owner, "1"]);
-        self.run(&["SET", &share(owner, n), "1", "PX", &lease.to_string()]);
-        let lease = lease.max(self.pttl("L"));
-        self.run(&["PEXPIRE", "L", &lease.to_string()]);
+        let held = self.ask::<Option<i64>>(&["HGET", "L", owner]).unwrap_or(0) + 1;
+        let n = held.to_string();
+        let longest = lease.max(self.pttl("L")).to_string();
+        let mode = mode.as_deref().unwrap_or("read");
+        self.together(&[
+            &["HSET", "L", "mode", mode, owner, &n],
+            &["SET", &share(owner, held), "1", "PX", &lease.to_string()],
+            &["PEXPIRE", "L", &longest],
+        ]);
         None
     }
 
@@ -221,14 +231,13 @@ impl Java {
 
     pub(crate) fn write(&mut self, owner: &str, lease: i64) -> Option<i64> {
         let field = format!("{owner}:write");
-        let again = self.ask(&["HEXISTS", "L", &field]);
-        match self.mode().as_deref() {
-            None => self.run(&["HSET", "L", "mode", "write", &field, "1"]),
-            Some("write") if again => self.run(&["HINCRBY", "L", &field, "1"]),
-            Some(_) => return Some(self.pttl("L")),
+        let again: bool = self.ask(&["HEXISTS", "L", &field]);
+        let left = self.pttl("L");
+        if self.mode().is_some() && !again {
+            return Some(left);
         }
-        let lease = if again { lease + self.pttl("L") } else { lease };
-        self.run(&["PEXPIRE", "L", &lease.to_string()]);
+        let lease = if again { lease + left } else { lease }.to_string();
+        self.together(&[&["HSET", "L", "mode", "write"], &["HINCRBY", "L", &field, "1"], &["PEXPIRE", "L", &lease]]);
         None
     }
 
