@@ -123,7 +123,8 @@ pub(crate) fn golden_vector_11_a_writer_becomes_a_reader_and_says_so() {
         assert_eq!((owner(&reader), reader.token()), (me.clone(), token));
         assert_eq!(java.fields(), sorted([field("mode", "read"), field(&me, "1")]));
         assert_eq!(java.get(&share(&me, 1)).as_deref(), Some("1"));
-        assert_eq!(ear.heard(), [message(RW_CHANNEL, "1")]);
+        // Redisson says 1 alone, which one that is about to sleep misses.
+        assert_eq!(ear.heard(), [message(RW_CHANNEL, "1"), message(RW_CHANNEL, "0")]);
         assert_eq!(java.read(B, 300_000), None);
         assert_eq!(java.unread(B), Some(0));
         reader.release().await.expect("given back");
@@ -148,7 +149,8 @@ pub(crate) fn golden_vector_12_writing_again_does_not_add_up_the_leases() {
         about(java.pttl("L"), 600_000);
         assert_eq!(ear.heard(), []);
         outer.release().await.expect("the last one");
-        assert_eq!(ear.heard(), [message(RW_CHANNEL, "1")]);
+        // Redisson says 1 alone, which one that is about to sleep misses.
+        assert_eq!(ear.heard(), [message(RW_CHANNEL, "1"), message(RW_CHANNEL, "0")]);
         assert_eq!(java.keys(), ["redisson_lock_token:{L}"]);
         // A sum of Java's is respected, and a count of two.
         assert_eq!((java.write(A, 600_000), java.write(A, 600_000)), (None, None));

@@ -41,10 +41,10 @@ local function keep(number, held, owners, life)
   local left = redis.call('PTTL', number)
   if left >= 0 and redis.call('HEXISTS', owners, MADE) == 1 then
     redis.call('PEXPIRE', number, life)
-    left = life
+    left = tonumber(life)
   end
   -- The list beside a plain counter is ours alone.
-  if string.find(held, '^tenure_') then left = life end
+  if string.find(held, '^tenure_') then left = tonumber(life) end
   if left >= 0 then redis.call('PEXPIRE', held, left) end
   redis.call('PEXPIRE', owners, life)
 end
