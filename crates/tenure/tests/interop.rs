@@ -4,15 +4,21 @@
 mod support;
 
 mod interop_cases {
+    pub(crate) mod crowd;
+    pub(crate) mod fair;
     pub(crate) mod java;
     pub(crate) mod kinds;
+    pub(crate) mod latch;
+    pub(crate) mod permits;
     pub(crate) mod place;
     pub(crate) mod plain;
     pub(crate) mod process;
+    pub(crate) mod rwlock;
+    pub(crate) mod sees;
     pub(crate) mod verbs;
 }
 
-use interop_cases::{java, place, plain, process, verbs};
+use interop_cases::{java, latch, place, plain, process, verbs};
 use support::peer::Language;
 use support::{Needs, Test};
 
@@ -27,6 +33,11 @@ fn main() {
                 let run = move || case(place, kind);
                 tests.push(Test::new(format!("{place_name}::{}::{name}", kind.name), Needs::Java, run));
             }
+        }
+    }
+    for (place_name, place) in place::PLACES {
+        for (name, case) in latch::CASES {
+            tests.push(Test::new(format!("{place_name}::latch::{name}"), Needs::Java, move || case(place)));
         }
     }
     for (language, needs) in [(Language::Python, Needs::Python), (Language::Go, Needs::Go), (Language::Node, Needs::Node)] {

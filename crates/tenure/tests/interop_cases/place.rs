@@ -98,7 +98,7 @@ fn start_java(servers: &Servers, options: &[&str]) -> Peer {
 pub(crate) fn listeners(server: &RedisServer, name: &str) -> u64 {
     let mut raw = server.raw();
     let mut count = |channels: &str, numbers: &str| -> u64 {
-        let pattern = format!("*{{{name}}}*");
+        let pattern = if name.contains('{') { format!("*{name}*") } else { format!("*{{{name}}}*") };
         let channels: Vec<String> = cmd("PUBSUB").arg(channels).arg(pattern).query(&mut raw).expect("listed");
         let counts: Vec<(String, u64)> = cmd("PUBSUB").arg(numbers).arg(channels).query(&mut raw).expect("counted");
         counts.into_iter().map(|(_, n)| n).sum()

@@ -16,6 +16,7 @@ pub(crate) fn play() -> bool {
     block_on(async {
         let locker = connect(&args[0]).await;
         let (kind, _) = ROWS.iter().find(|(row, _)| row.name == kind).expect("a kind");
+        println!("asks");
         let _hold = (kind.take)(&locker, &args[1]).await;
         println!("held");
         std::io::stdin().read_to_end(&mut Vec::new()).expect("read");
@@ -23,18 +24,27 @@ pub(crate) fn play() -> bool {
     true
 }
 
-/// That process, once it holds.
+/// That process.
 #[derive(Debug)]
 pub(crate) struct Holder(Child);
 
 impl Holder {
+    /// Once it holds.
     pub(crate) fn start(kind: Kind, url: &str, name: &str) -> Self {
+        Self::until("held", kind, url, name)
+    }
+
+    /// Once it is about to ask, for what somebody else has.
+    pub(crate) fn waiting(kind: Kind, url: &str, name: &str) -> Self {
+        Self::until("asks", kind, url, name)
+    }
+
+    fn until(word: &str, kind: Kind, url: &str, name: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         command.env(KIND, kind.name).args([url, name]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut holder = Self(command.spawn().expect("started"));
-        let mut line = String::new();
-        BufReader::new(holder.0.stdout.take().expect("a pipe")).read_line(&mut line).expect("read");
-        assert_eq!(line, "held\n");
+        let said = BufReader::new(holder.0.stdout.take().expect("a pipe")).lines();
+        assert!(said.map_while(std::io::Result::ok).any(|line| line == word), "ended before it {word}");
         holder
     }
 

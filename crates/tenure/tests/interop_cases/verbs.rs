@@ -72,6 +72,9 @@ const SCRIPT: &str = "
     b count latch v:C                  -> 0
     a crowd write v:RW v:counter 3     -> 3
     b crowd permit v:P v:counter 2     -> 2
+    a pair write v:RW v:one v:two 2    -> 0
+    b pair read v:RW v:one v:two 2     -> 0
+    b pair read v:RW v:one v:counter 2 -> 2
 ";
 
 pub(crate) fn every_verb_of_java_does_what_it_says() {

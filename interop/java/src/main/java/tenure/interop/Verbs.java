@@ -4,6 +4,7 @@ import static java.util.concurrent.TimeUnit.MILLISECONDS;
 
 import java.time.Duration;
 import java.util.List;
+import java.util.Objects;
 import org.redisson.api.RBucket;
 import org.redisson.api.RCountDownLatch;
 import org.redisson.api.RFencedLock;
@@ -41,6 +42,7 @@ final class Verbs {
             case "count" -> String.valueOf(latch(order).getCount());
             case "delete" -> String.valueOf(object(order).delete());
             case "crowd" -> crowd(order);
+            case "pair" -> pair(order);
             default -> throw order.unknown();
         };
     }
@@ -164,6 +166,29 @@ final class Verbs {
             give(order);
         }
         return String.valueOf(rounds);
+    }
+
+    /** Reads two keys under the lock that are always written together, and writes them if it may. How often they differed. */
+    private String pair(Order order) throws InterruptedException {
+        RBucket<String> one = client.getBucket(order.word(0), StringCodec.INSTANCE);
+        RBucket<String> two = client.getBucket(order.word(1), StringCodec.INSTANCE);
+        int differed = 0;
+        for (int i = order.number(2); i > 0; i--) {
+            take(order);
+            String seen = one.get();
+            Thread.yield();
+            if (!Objects.equals(seen, two.get())) {
+                differed++;
+            }
+            if (order.kind.equals("write")) {
+                String next = String.valueOf((seen == null ? 0 : Long.parseLong(seen)) + 1);
+                one.set(next);
+                Thread.yield();
+                two.set(next);
+            }
+            give(order);
+        }
+        return String.valueOf(differed);
     }
 
     private RObject object(Order order) {
