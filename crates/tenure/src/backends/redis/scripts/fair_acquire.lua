@@ -21,7 +21,9 @@ if again or left == -2 and (not head or head == owner) then
     if behind > redis.call('ZCARD', ours) then
       -- Others of Redisson add up their patience along the line; what we stood for does not stay in the sum.
       for i, other in ipairs(redis.call('LRANGE', line, 0, -1)) do
-        redis.call('ZADD', deadlines, 'XX', 'LT', at + tonumber(ARGV[2]) + i * JAVA_WAIT, other)
+        if not redis.call('ZSCORE', ours, other) then
+          redis.call('ZADD', deadlines, 'XX', 'LT', at + tonumber(ARGV[2]) + i * JAVA_WAIT, other)
+        end
       end
     end
   end
@@ -31,20 +33,15 @@ end
 local holder = left ~= -2 and a_holder(KEYS[1])
 if left == -1 then return {0, left, holder} end
 if place == 0 then return {0, left == -2 and 1000 or left, holder} end
-local deadline = redis.call('ZSCORE', deadlines, owner)
+local deadline = tonumber(redis.call('ZSCORE', deadlines, owner))
+local before = 0
 if not deadline then
-  deadline = at + place
-  local last = redis.call('LINDEX', line, -1)
-  local before = last and tonumber(redis.call('ZSCORE', deadlines, last))
-  if before then
-    -- One of Redisson's who is served takes its own patience off all deadlines behind it.
-    deadline = math.max(deadline, redis.call('ZSCORE', ours, last) and before or before + JAVA_WAIT)
-  end
+  before = patience_before(line, deadlines, ours, at + math.max(left, 0))
   redis.call('RPUSH', line, owner)
-else
-  deadline = math.max(tonumber(deadline), at + place)
+elseif head ~= owner then
+  before = math.max(0, deadline - (tonumber(redis.call('ZSCORE', ours, owner)) or at + place))
 end
-redis.call('ZADD', deadlines, string.format('%.0f', deadline), owner)
+redis.call('ZADD', deadlines, string.format('%.0f', at + place + before), owner)
 redis.call('ZADD', ours, string.format('%.0f', at + place), owner)
 -- Redisson's keys have no expiry; nothing of ours stays for ever.
 redis.call('PEXPIRE', line, KEEP_LINE)

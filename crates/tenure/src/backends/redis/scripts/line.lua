@@ -34,11 +34,29 @@ local function evict(line, deadlines, ours, at)
     local head = redis.call('LINDEX', line, 0)
     local deadline = head and redis.call('ZSCORE', deadlines, head)
     if not deadline or tonumber(deadline) > at then return some end
+    -- One of ours that is left has asked lately. Its deadline was wrong, which it mends when it asks again.
+    if redis.call('ZSCORE', ours, head) then return some end
     redis.call('LPOP', line)
     redis.call('ZREM', deadlines, head)
-    redis.call('ZREM', ours, head)
     some = true
   end
+end
+
+-- One of Redisson's who is served takes its own patience off all deadlines behind it. So a deadline of ours is the end of its
+-- lease and all that patience: what is left of it is what it has above the time in `ours`. For one that comes now, with `from` as
+-- what the first in line may have counted from. Patience is what a deadline has above the one before, and not less than usual.
+local function patience_before(line, deadlines, ours, from)
+  local sum = 0
+  -- Where the last one is ours, it has the sum.
+  local last = redis.call('LINDEX', line, -1)
+  local first = last and redis.call('ZSCORE', ours, last) and -1 or 0
+  for _, other in ipairs(redis.call('LRANGE', line, first, -1)) do
+    local deadline = tonumber(redis.call('ZSCORE', deadlines, other)) or from
+    local ends = redis.call('ZSCORE', ours, other)
+    sum = ends and math.max(0, deadline - tonumber(ends)) or sum + math.max(JAVA_WAIT, deadline - from)
+    from = deadline
+  end
+  return sum
 end
 
 -- Each listens on a channel of its own, so that one is woken and not all.
