@@ -21,7 +21,8 @@ fn a_mixed_crowd_loses_no_update(place: Place, kind: Kind) {
     let counter = format!("{{{name}}}:counter");
     block_on(async {
         let url = url(site, kind, "10m");
-        let lockers = [connect(&url).await, connect(&url).await];
+        // With what wakes them: one that only asked again and again would not be through in time.
+        let lockers = [connect(&format!("{url}&wake=tracking")).await, connect(&format!("{url}&wake=pubsub")).await];
         for actor in &java {
             actor.tell(&kind.tell("crowd", &name, &format!("{counter} {EACH}")));
         }

@@ -23,14 +23,15 @@ fn no_reader_sees_half_a_write(place: Place, kind: Kind) {
     let name = name(kind, "pair", &java[0]);
     let keys = ["one", "two"].map(|key| format!("{{{name}}}:{key}"));
     block_on(async {
-        let locker = connect(&url(site, kind, "10m")).await;
+        let url = url(site, kind, "10m");
+        let lockers = [connect(&format!("{url}&wake=tracking")).await, connect(&format!("{url}&wake=pubsub")).await];
         for (i, actor) in java.iter().enumerate() {
             let how = if i % 2 == 0 { "write" } else { "read" };
             actor.tell(&format!("pair {how} {name} {} {} {EACH}", keys[0], keys[1]));
         }
         let mut ours = tokio::task::JoinSet::new();
         for i in 0..4 {
-            ours.spawn(pair(locker.clone(), i % 2 == 0, name.clone(), keys.clone(), site.raw(&keys[0])));
+            ours.spawn(pair(lockers[i / 2].clone(), i % 2 == 0, name.clone(), keys.clone(), site.raw(&keys[0])));
         }
         while let Some(done) = must("all of ours are through", ours.join_next()).await {
             done.expect("no panic");
