@@ -17,10 +17,12 @@ async fn done(peer: &Peer, claim: &Claim) -> u64 {
 pub(super) async fn a_fair_line_is_served_in_order(s: Subject) {
     let Some((one, other)) = two(&s, Mode::Fair).await else { return };
     let name = s.name("a");
-    let held = one.wants(&name, Mode::Fair);
+    // A place ends with its lease: a busy machine must not take it for dead.
+    let lease = s.lease() * 5;
+    let held = Claim { lease, ..one.wants(&name, Mode::Fair) };
     one.granted(&held).await;
     let peers = [&other, &one, &other, &other, &one];
-    let line: Vec<Claim> = peers.iter().map(|peer| peer.wants(&name, Mode::Fair)).collect();
+    let line: Vec<Claim> = peers.iter().map(|peer| Claim { lease, ..peer.wants(&name, Mode::Fair) }).collect();
     for (peer, claim) in peers.iter().zip(&line) {
         peer.busy(claim).await;
     }
@@ -53,7 +55,7 @@ pub(super) async fn a_release_wakes_the_first_in_line_alone(s: Subject) {
     let mut second_signal = sure(|| other.backend.watch(&second)).await;
     other.busy(&second).await;
     // A signal may fire needlessly, for one when its subscription stands.
-    while tokio::time::timeout(Duration::from_millis(50), second_signal.fired()).await.is_ok() {}
+    while tokio::time::timeout(s.lease() / 4, second_signal.fired()).await.is_ok() {}
     one.release(&held).await;
     tokio::time::timeout(s.lease() / 2, first_signal.fired()).await.expect("the first is told");
     let needless = tokio::time::timeout(Duration::from_millis(50), second_signal.fired()).await;
