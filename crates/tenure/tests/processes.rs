@@ -273,7 +273,9 @@ fn processes_killed_at_any_point_block_nobody(store: Opened) {
 }
 
 fn half_of_a_thousand_in_line_are_killed(store: Opened) {
-    let url = format!("{}&lease=3s", store.url);
+    // In a file a death is seen at once, and a place that must be kept alive each second is no use to a thousand.
+    let lease = if store.url.starts_with("sqlite") { "30s" } else { "3s" };
+    let url = format!("{}&lease={lease}", store.url);
     let locker = block_on(Locker::connect(&url)).expect("connected");
     let held = block_on(locker.mutex("L").fair().lock()).expect("locked");
     let mut players: Vec<Player> = (0..10).map(|_| Player::start("line", &url, &["100"])).collect();

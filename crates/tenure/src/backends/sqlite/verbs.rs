@@ -19,6 +19,8 @@ use crate::name::{ClientId, Resource, Token};
 
 /// What a lost word to a waiter costs, or one that was left with a waiter that is stopped.
 const POLL: Duration = Duration::from_secs(1);
+/// The same for those far from their turn.
+const PATIENT_POLL: Duration = Duration::from_secs(5);
 /// The same where there are no pipes.
 const BLIND_POLL: Duration = Duration::from_millis(50);
 /// What is about to end is not asked for all the time.
@@ -144,7 +146,9 @@ impl Verbs<'_> {
                 self.after.watch(key_of(claim.mode, claim.resource.as_str(), owner), alive);
             }
         }
-        let poll_within = [ends, line, place].into_iter().flatten().fold(self.poll(), Duration::min);
+        // Who is not the first in a fair line is told so by the one before it, also by its death: a thousand need not ask each second.
+        let told = if claim.mode == Mode::Fair && line.is_some() && self.me.present { PATIENT_POLL } else { self.poll() };
+        let poll_within = [ends, line, place].into_iter().flatten().fold(told, Duration::min);
         let holder = holds.first().map(|hold| hold.owner.clone());
         Ok(Attempt::Busy { poll_within: poll_within.max(LEAST_POLL), holder })
     }
