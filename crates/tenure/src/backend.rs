@@ -130,10 +130,12 @@ pub enum Mode {
     /// A place in line ends with its [waiter's lease](Claim::place_lease) unless its owner asks again.
     Fair,
     /// Together with other readers. Refused while a writer is in line and others read, so that it comes to its turn.
-    /// An owner that holds it as [`Write`](Self::Write) turns its hold into this one, under the same token.
     Read,
     /// By one owner alone, without readers. An owner that reads is as busy as any other.
     Write,
+    /// As [`Read`](Self::Read), by an owner that holds it as [`Write`](Self::Write), under the same token: its hold becomes that
+    /// of a reader. Busy if it does not hold it (any more): it is never granted anew, because somebody may have written since.
+    Downgrade,
     /// As so many of the name's permits.
     Permits {
         /// How many, at least one.
@@ -163,13 +165,19 @@ impl Mode {
     /// Whether a grant is a hold, which is renewed and released. Otherwise it is [`Attempt::Done`].
     #[must_use]
     pub const fn holds(self) -> bool {
-        matches!(self, Self::Exclusive | Self::Fair | Self::Read | Self::Write | Self::Permits { .. })
+        matches!(self, Self::Exclusive | Self::Fair | Self::Read | Self::Write | Self::Downgrade | Self::Permits { .. })
+    }
+
+    /// How a grant is held from then on.
+    #[must_use]
+    pub const fn held_as(self) -> Self {
+        if matches!(self, Self::Downgrade) { Self::Read } else { self }
     }
 
     /// Whether it is worth while to ask again after a busy answer: what holds comes free, and a latch opens.
     #[must_use]
     pub const fn waits(self) -> bool {
-        self.holds() || matches!(self, Self::CountZero)
+        (self.holds() && !matches!(self, Self::Downgrade)) || matches!(self, Self::CountZero)
     }
 
     /// Whether a place in line is a reason to refuse others: then each store keeps one, it must be kept alive, and a
@@ -182,7 +190,7 @@ impl Mode {
     /// Whether several owners may hold at the same time.
     #[must_use]
     pub const fn is_shared(self) -> bool {
-        matches!(self, Self::Read | Self::Permits { .. })
+        matches!(self, Self::Read | Self::Downgrade | Self::Permits { .. })
     }
 }
 
@@ -191,7 +199,7 @@ impl fmt::Display for Mode {
         f.write_str(match self {
             Self::Exclusive => "exclusive locks",
             Self::Fair => "fair locks",
-            Self::Read | Self::Write => "read/write locks",
+            Self::Read | Self::Write | Self::Downgrade => "read/write locks",
             Self::Permits { .. } | Self::Resize { .. } => "permits",
             Self::SetCount { .. } | Self::CountDown | Self::CountZero | Self::RemoveCount => "latches",
         })
@@ -203,7 +211,7 @@ impl fmt::Display for Mode {
 pub struct Modes {
     /// [`Mode::Fair`].
     pub fair: bool,
-    /// [`Mode::Read`] and [`Mode::Write`].
+    /// [`Mode::Read`], [`Mode::Write`] and [`Mode::Downgrade`].
     pub shared: bool,
     /// [`Mode::Permits`] and [`Mode::Resize`].
     pub permits: bool,
@@ -223,7 +231,7 @@ impl Modes {
         match mode {
             Mode::Exclusive => true,
             Mode::Fair => self.fair,
-            Mode::Read | Mode::Write => self.shared,
+            Mode::Read | Mode::Write | Mode::Downgrade => self.shared,
             Mode::Permits { .. } | Mode::Resize { .. } => self.permits,
             Mode::SetCount { .. } | Mode::CountDown | Mode::CountZero | Mode::RemoveCount => self.latch,
         }

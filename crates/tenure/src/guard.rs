@@ -117,9 +117,16 @@ impl Guard {
         &self.held.hold
     }
 
-    /// Ends this guard because another one has taken over its hold: there is nothing left to give back.
-    pub(crate) fn superseded(self) {
-        self.hold().give_back();
+    /// Ends this guard because the store says that there is no such hold.
+    pub(crate) fn revoked(self) -> Lost {
+        self.hold().lose(LostReason::Revoked);
+        self.hold().why()
+    }
+
+    /// Ends this guard because another one takes over its hold: there is nothing left to give back. Fails if there was nothing to
+    /// take over any more.
+    pub(crate) fn superseded(self) -> Result<(), Lost> {
+        if self.hold().give_back() { Ok(()) } else { Err(self.hold().why()) }
     }
 
     /// The fencing token: larger than that of every earlier holder. Send it along with each write.

@@ -81,6 +81,11 @@ impl Slot {
         entered(held)
     }
 
+    /// The place to note another hold, whatever is noted there.
+    pub(crate) async fn place(&self) -> Place<'_> {
+        Place(self.held.lock().await)
+    }
+
     /// As [`enter`](Self::enter), but `None` while another call of the same owner is acquiring.
     pub(crate) fn try_enter(&self) -> Result<Option<Entered<'_>>> {
         self.held.try_lock().ok().map(entered).transpose()

@@ -40,7 +40,9 @@ impl Gate {
             Mode::Write => Kind::Write,
             Mode::Permits { .. } => Kind::Permits,
             Mode::CountZero => Kind::CountZero,
-            Mode::Fair | Mode::Resize { .. } | Mode::SetCount { .. } | Mode::CountDown | Mode::RemoveCount => return None,
+            Mode::Fair | Mode::Downgrade | Mode::Resize { .. } | Mode::SetCount { .. } | Mode::CountDown | Mode::RemoveCount => {
+                return None;
+            }
         };
         Some(Self { resource: resource.clone(), kind })
     }

@@ -176,14 +176,19 @@ impl Contender<'_> {
                     let until = deadline(sent, valid_for, settings.drift);
                     // One of a reserved block, where the store knows only the whole.
                     let token = self.request.instead_of.as_ref().map_or(token, Guard::token);
-                    let hold = Hold::new(claim.clone(), token, terms.clone(), settings.clock.clone(), sent, until);
+                    let held_as = Claim { mode: mode.held_as(), ..claim.clone() };
+                    let hold = Hold::new(held_as, token, terms.clone(), settings.clock.clone(), sent, until);
                     if hold.is_valid() {
+                        // The old one's release may be under way by now: one word decides whether there was still something to change.
+                        if let Some(old) = self.request.instead_of.take()
+                            && let Err(lost) = old.superseded()
+                        {
+                            residue = true;
+                            break Err(lost.into());
+                        }
                         heard(turn.as_ref(), failures, None);
                         settings.counters.granted.up();
                         let held = keeper.keep(hold, turn.take_if(|_| !mode.is_shared()), until);
-                        if let Some(old) = self.request.instead_of.take() {
-                            old.superseded();
-                        }
                         return self.grant(held);
                     }
                     // The answer took longer than the lease. Asking again is the same question.
@@ -201,6 +206,10 @@ impl Contender<'_> {
                     failures = 0;
                     self.busy = true;
                     residue |= (capabilities.queues || mode.keeps_place()) && claim.queue == Queue::Allowed;
+                    if let Some(old) = self.request.instead_of.take() {
+                        // The store knows better than its guard.
+                        break Err(old.revoked().into());
+                    }
                     if patience == Patience::None || !mode.waits() {
                         break Ok(None);
                     }

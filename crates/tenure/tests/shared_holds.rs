@@ -1,10 +1,13 @@
 //! What the engine does with holds that are shared, changed or waited for in a line, on a paused clock.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::backend::Mode;
+use tenure::backend::{Backend, Client, Mode};
+use tenure::backends::faulty::{Faulty, Plan};
+use tenure::backends::memory::Memory;
 use tenure::clock::Clock;
-use tenure::{Error, Locker, LostReason};
+use tenure::{ClientId, Error, Locker, LostReason, Owner};
 use tokio::runtime::Handle;
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -12,6 +15,16 @@ const LEASE: Duration = Duration::from_secs(30);
 async fn paused() -> Locker {
     let clock = Clock::for_tests();
     Locker::builder().clock(clock).runtime(Handle::current()).connect("memory:").await.expect("connected")
+}
+
+/// Two lockers of one store. All answers to the first one take a while.
+fn two(clock: &Clock, delay: Duration) -> (Locker, Locker) {
+    let client = || Client { id: ClientId::random().expect("random bits"), about: "two".into() };
+    let store = Memory::new(client(), clock.clone());
+    let other = store.client(client());
+    let late = Faulty::new(Arc::new(store), Plan { delay_every: 1, delay, ..Plan::default() });
+    let over = |backend: Arc<dyn Backend>| Locker::builder().clock(clock.clone()).runtime(Handle::current()).over(backend);
+    (over(Arc::new(late)).expect("a locker"), over(Arc::new(other)).expect("a locker"))
 }
 
 /// Waits until so many acquisitions are under way.
@@ -156,5 +169,55 @@ async fn closing_ends_waits_of_all_kinds() {
     locker.close().await.expect("closed");
     for wait in waits {
         assert!(matches!(wait.await.expect("no panic"), Err(Error::Closed)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_downgrade_fails_if_somebody_may_have_written_since() {
+    let clock = Clock::for_tests();
+    let (here, there) = two(&clock, Duration::ZERO);
+    for still_writes in [false, true] {
+        let writer = here.rwlock("a").write().await.expect("written");
+        let old = writer.watcher();
+        there.rwlock("a").break_hold().await.expect("broken").expect("it was held");
+        let other = there.rwlock("a").write().await.expect("written");
+        let other = if still_writes { Some(other) } else { None };
+        let failed = here.rwlock("a").downgrade(writer).await;
+        assert!(matches!(&failed, Err(Error::Lost(lost)) if lost.reason == LostReason::Revoked), "{failed:?}");
+        assert_eq!(old.ended().await.expect("lost").reason, LostReason::Revoked);
+        drop(other);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_downgrade_that_meets_the_end_of_its_hold_is_none() {
+    let clock = Clock::for_tests();
+    let (here, there) = two(&clock, Duration::from_secs(1));
+    for fixed in [true, false] {
+        let lock = here.rwlock("a");
+        let lock = if fixed { lock.lease_fixed(Duration::from_secs(3)) } else { lock.max_hold(Duration::from_secs(3)) };
+        let writer = lock.write().await.expect("written");
+        tokio::time::sleep(Duration::from_millis(1700)).await;
+        // It ends while the answer is on its way.
+        let reader = here.rwlock("a").downgrade(writer).await;
+        assert!(matches!(reader, Err(Error::Lost(_))), "{reader:?}");
+        there.rwlock("a").write_within(LEASE / 3).await.expect("asked").expect("free").release().await.expect("given back");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_downgrade_and_a_write_of_one_owner_do_not_wait_for_each_other() {
+    let locker = Locker::connect("memory:").await.expect("connected");
+    for _ in 0..300 {
+        let owner = Owner::new();
+        let lock = locker.rwlock("a").owner(&owner);
+        let writer = lock.write().await.expect("written");
+        let downgrade = tokio::spawn(lock.downgrade(writer));
+        let write = tokio::spawn(lock.write());
+        let limit = Duration::from_secs(20);
+        // Either it came first and re-entered, and the downgrade is refused; or it is refused, because its owner reads by now.
+        let read = tokio::time::timeout(limit, downgrade).await.expect("no deadlock").expect("no panic");
+        drop(read);
+        drop(tokio::time::timeout(limit, write).await.expect("no deadlock").expect("no panic"));
     }
 }

@@ -18,12 +18,13 @@ pub(crate) enum Verdict {
 pub(crate) fn verdict<O: PartialEq>(me: &O, mode: Mode, holds: &[(O, Mode)], line: &[(O, Mode)], number: u32) -> Verdict {
     if let Some(mine) = holds.iter().position(|(owner, _)| owner == me) {
         return match (holds[mine].1, mode) {
-            (Mode::Write, Mode::Read) => Verdict::Change(mine),
-            (Mode::Read, Mode::Write) => Verdict::Busy,
+            (Mode::Write, Mode::Downgrade) => Verdict::Change(mine),
+            (Mode::Read, Mode::Write) | (Mode::Write, Mode::Read) => Verdict::Busy,
             _ => Verdict::Again(mine),
         };
     }
     let granted = match mode {
+        Mode::Downgrade => false,
         Mode::Fair => holds.is_empty() && first_in_line(line).is_none_or(|first| first == me),
         Mode::Read if holds.is_empty() => true,
         Mode::Read => {
@@ -79,7 +80,10 @@ mod tests {
             (READ, &[("b", READ)], &[("c", WRITE)], Busy),
             (READ, &[], &[("c", WRITE)], Grant),
             (READ, &[("b", READ), ("me", READ)], &[("c", WRITE)], Again(1)),
-            (READ, &[("me", WRITE)], &[("c", WRITE)], Change(0)),
+            (Mode::Downgrade, &[("me", WRITE)], &[("c", WRITE)], Change(0)),
+            (Mode::Downgrade, &[("me", READ)], &[], Again(0)),
+            (Mode::Downgrade, &[], &[], Busy),
+            (Mode::Downgrade, &[("b", READ)], &[], Busy),
             (WRITE, &[("b", READ)], &[], Busy),
             (WRITE, &[("me", READ)], &[], Busy),
             (WRITE, &[], &[("c", WRITE)], Grant),

@@ -142,3 +142,22 @@ pub(super) async fn a_removed_latch_wakes_all(s: Subject) {
     assert_eq!(done(&other, &wait).await, 0);
     assert_eq!(one.state(&name).await.count, None);
 }
+
+pub(super) async fn asking_a_latch_again_changes_nothing(s: Subject) {
+    let Some((one, other)) = two(&s, Mode::CountZero).await else { return };
+    let name = s.name("a");
+    let (set, down) = (one.wants(&name, Mode::SetCount { of: 1 }), other.wants(&name, Mode::CountDown));
+    let remove = one.wants(&name, Mode::RemoveCount);
+    done(&one, &set).await;
+    done(&other, &down).await;
+    // The answer to the first was lost, and by now the latch is open.
+    assert_eq!(done(&one, &set).await, 0);
+    assert_eq!(done(&other, &other.wants(&name, Mode::CountZero)).await, 0);
+    done(&one, &remove).await;
+    assert_eq!(done(&other, &other.wants(&name, Mode::SetCount { of: 5 })).await, 5);
+    for late in [&remove, &set] {
+        assert_eq!(done(&one, late).await, 5, "a new latch is another one");
+    }
+    assert_eq!(done(&other, &down).await, 5);
+    one.busy(&one.wants(&name, Mode::CountZero)).await;
+}

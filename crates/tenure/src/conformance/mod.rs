@@ -155,6 +155,7 @@ properties! {
         a_writer_that_gives_up_lets_readers_in
         a_dead_reader_ends_alone
         a_writer_becomes_a_reader_under_the_same_token
+        a_downgrade_is_never_granted_anew
         a_read_release_fires_the_writers_signal
         a_break_ends_all_readers
         permits_never_exceed_the_number
@@ -168,7 +169,8 @@ properties! {
         leaving_the_line_lets_the_next_one_in
         the_dead_in_line_end_with_one_waiters_lease
         a_latch_opens_at_zero
-        a_removed_latch_wakes_all;
+        a_removed_latch_wakes_all
+        asking_a_latch_again_changes_nothing;
     family:
         readers_of_one_process_hold_together
         a_downgraded_hold_is_kept_alive_and_given_back

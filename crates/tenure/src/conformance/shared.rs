@@ -111,8 +111,10 @@ pub(super) async fn a_writer_becomes_a_reader_under_the_same_token(s: Subject) {
     let late = other.wants(&name, READ);
     let mut signal = sure(|| other.backend.watch(&late)).await;
     other.busy(&late).await;
+    let downgrade = Claim { mode: Mode::Downgrade, ..write.clone() };
+    assert_eq!(one.granted(&downgrade).await, token);
+    assert_eq!(one.granted(&downgrade).await, token, "asking again is the same question");
     let read = Claim { mode: READ, ..write.clone() };
-    assert_eq!(one.granted(&read).await, token);
     tokio::time::timeout(s.lease() / 2, signal.fired()).await.expect("readers are told");
     other.granted(&late).await;
     // A renewal that was under way as a writer's is none that failed.
@@ -121,6 +123,22 @@ pub(super) async fn a_writer_becomes_a_reader_under_the_same_token(s: Subject) {
     one.release(&read).await;
     other.release(&late).await;
     other.granted(&other.wants(&name, WRITE)).await;
+}
+
+pub(super) async fn a_downgrade_is_never_granted_anew(s: Subject) {
+    let Some((one, other)) = two(&s, READ).await else { return };
+    let name = s.name("a");
+    let write = one.wants(&name, WRITE);
+    let downgrade = Claim { mode: Mode::Downgrade, ..write.clone() };
+    one.busy(&downgrade).await;
+    one.granted(&write).await;
+    let peer = s.peer_with(None).await;
+    sure(|| peer.backend.break_hold(&name)).await.expect("it was held");
+    // Free, or read by others: somebody may have written since.
+    one.busy(&downgrade).await;
+    other.granted(&other.wants(&name, READ)).await;
+    one.busy(&downgrade).await;
+    assert_eq!(one.state(&name).await.holders.len(), 1);
 }
 
 pub(super) async fn a_read_release_fires_the_writers_signal(s: Subject) {

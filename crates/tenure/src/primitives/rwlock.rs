@@ -116,15 +116,11 @@ impl RwLock {
         async move {
             let name = asked.resource.clone()?;
             let here = *writer.resource() == name && writer.owner_id().client == asked.locker.client_id();
-            let refuse = |problem| Error::config("a downgrade", problem, "the only guard of a write lock of this name");
             if writer.mode() != Mode::Write || !here {
-                return Err(refuse(format!("was asked for with another guard than that of a writer of {name:?}")));
+                let problem = format!("was asked for with another guard than that of a writer of {name:?}");
+                return Err(Error::config("a downgrade", problem, "the only guard of a write lock of this name"));
             }
-            if writer.hold_count() > 1 {
-                return Err(refuse("was asked for with a guard that others share by re-entry".to_owned()));
-            }
-            writer.check()?;
-            asked.change(writer, Mode::Read).await
+            asked.change(writer, Mode::Downgrade).await
         }
     }
 

@@ -103,16 +103,24 @@ impl Wanted {
         self.hold(self.request(mode, patience)?).await
     }
 
-    /// Turns a hold into another one, which the owner re-enters from then on.
+    /// Turns a hold that no other guard shares into another one, which the owner re-enters from then on.
     pub(crate) async fn change(&self, guard: Guard, mode: Mode) -> Result<Guard> {
         let mut request = self.request(mode, Patience::Endless)?;
         let core = &self.locker.core;
         let slot = self.owner.clone().or_else(Owner::current).map(|owner| owner.slot(core, &request.resource));
+        // Kept to the end: another call of this owner must find either hold, and not the moment between them.
+        let place = match &slot {
+            Some(slot) => Some(slot.place().await),
+            None => None,
+        };
+        guard.check()?;
+        if guard.hold_count() > 1 {
+            let problem = "was asked for with a guard that others share by re-entry";
+            return Err(Error::config("a change of a hold", problem, "the only guard of its hold"));
+        }
         request.instead_of = Some(guard);
         let guard = self.hold(request).await?.ok_or(Error::Closed)?;
-        if let Some(slot) = slot
-            && let Entered::First(place) = slot.enter().await?
-        {
+        if let Some(place) = place {
             place.note(&guard);
         }
         Ok(guard)

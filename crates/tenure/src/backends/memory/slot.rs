@@ -10,7 +10,7 @@ use crate::clock::Instant;
 use crate::error::{Error, Fault, Result};
 use crate::name::{OwnerId, Token};
 
-/// How long a latch remembers who has counted down, so that asking again counts once.
+/// How long a latch remembers what an owner has done to it, so that asking again does it once.
 const REMEMBER: Duration = Duration::from_secs(600);
 /// What a lost notification costs where nothing expires.
 const POLL: Duration = Duration::from_secs(10);
@@ -25,8 +25,7 @@ pub(super) struct Slot {
     /// How many permits there are.
     pub(super) permits: Option<u32>,
     pub(super) count: Option<u64>,
-    /// Who has set the count, and who has counted down.
-    set_by: Option<OwnerId>,
+    /// Who has set the count, counted down or removed it of late.
     counted: Vec<(OwnerId, Instant)>,
 }
 
@@ -104,7 +103,7 @@ impl Slot {
                 Ok((Attempt::Granted { token: self.holds[mine].token, valid_for: claim.lease }, woken))
             }
             Verdict::Change(mine) => {
-                (self.holds[mine].until, self.holds[mine].mode) = (until, claim.mode);
+                (self.holds[mine].until, self.holds[mine].mode) = (until, claim.mode.held_as());
                 Ok((Attempt::Granted { token: self.holds[mine].token, valid_for: claim.lease }, Wake::Next))
             }
             Verdict::Grant => {
@@ -140,23 +139,24 @@ impl Slot {
 
     fn latch(&mut self, claim: &Claim, now: Instant) -> (Attempt, Wake) {
         self.counted.retain(|(_, until)| *until > now);
-        let mut wake = Wake::Nobody;
+        let busy = Attempt::Busy { poll_within: POLL, holder: None };
+        let again = self.counted.iter().any(|(owner, _)| *owner == claim.owner);
         match claim.mode {
-            Mode::SetCount { of } if self.count.is_none() => (self.count, self.set_by) = (Some(of.into()), Some(claim.owner)),
-            Mode::SetCount { .. } if self.set_by == Some(claim.owner) => {}
-            Mode::CountZero if self.count.is_none() => {}
-            Mode::SetCount { .. } | Mode::CountZero => return (Attempt::Busy { poll_within: POLL, holder: None }, wake),
-            Mode::CountDown if !self.counted.iter().any(|(owner, _)| *owner == claim.owner) => {
+            Mode::CountZero if self.count.is_some() => return (busy, Wake::Nobody),
+            Mode::SetCount { .. } if !again && self.count.is_some() => return (busy, Wake::Nobody),
+            Mode::CountZero => {}
+            _ if again => {}
+            mode => {
                 self.counted.push((claim.owner, now.after(REMEMBER)));
-                self.count = self.count.and_then(|count| count.checked_sub(1)).filter(|left| *left > 0);
+                self.count = match mode {
+                    Mode::SetCount { of } => Some(of.into()),
+                    Mode::CountDown => self.count.and_then(|count| count.checked_sub(1)),
+                    _ => None,
+                };
+                self.count = self.count.filter(|left| *left > 0);
             }
-            Mode::RemoveCount => self.count = None,
-            _ => {}
         }
-        if self.count.is_none() {
-            self.set_by = None;
-            wake = Wake::Next;
-        }
+        let wake = if self.count.is_none() { Wake::Next } else { Wake::Nobody };
         (Attempt::Done { left: self.count.unwrap_or(0) }, wake)
     }
 

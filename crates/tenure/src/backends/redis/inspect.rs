@@ -79,7 +79,7 @@ impl Redis {
                 Value::Map(pairs) => pairs.iter().map(|(_, n)| int(n)).collect(),
                 _ => None,
             };
-            counts.and_then(|counts| u32::try_from(counts.iter().sum::<i64>()).ok())
+            counts.and_then(|counts| u32::try_from(counts.iter().fold(0_i64, |sum, n| sum.saturating_add(*n))).ok())
         });
         let in_line = u32::try_from(state.line.len()).unwrap_or(u32::MAX);
         state.waiting = subscribed.map(|n| n.saturating_add(in_line));
@@ -101,7 +101,7 @@ impl Redis {
             holders,
             waiting: None,
             line: line.iter().filter_map(text).map(str::to_owned).collect(),
-            permits: int(free).map(|free| Permits { of: free + taken, free }),
+            permits: int(free).map(|free| Permits { of: free.saturating_add(taken), free }),
             count: int(count).and_then(|n| u64::try_from(n).ok()),
             fence,
         })

@@ -46,7 +46,7 @@ impl Layout {
         let name = claim.resource.as_str();
         match claim.mode {
             Mode::Fair => format!("{}:{}", self.lock_channel(name), claim.owner),
-            Mode::Read | Mode::Write => rw_channel(name),
+            Mode::Read | Mode::Write | Mode::Downgrade => rw_channel(name),
             Mode::Permits { .. } | Mode::Resize { .. } => permits_channel(name),
             Mode::SetCount { .. } | Mode::CountDown | Mode::CountZero | Mode::RemoveCount => latch_channel(name),
             Mode::Exclusive => self.lock_channel(name),
@@ -141,10 +141,9 @@ pub(crate) fn permit_ids(owner: OwnerId, take: u32) -> impl Iterator<Item = Stri
     (0..take).map(move |n| format!("{:032x}", owner.client.bits() ^ (u128::from(owner.number) << 16 | u128::from(n))))
 }
 
-/// Who has set a latch, and that an owner has counted it down.
-pub(crate) fn latch_marks(name: &Resource, owner: OwnerId) -> [String; 2] {
-    let counted = prefixed("tenure_latch_counted", name.as_str());
-    [prefixed("tenure_latch_set", name.as_str()), format!("{counted}:{owner}")]
+/// That an owner has set a latch, counted it down or removed it.
+pub(crate) fn latch_mark(name: &Resource, owner: OwnerId) -> String {
+    format!("{}:{owner}", prefixed("tenure_latch", name.as_str()))
 }
 
 /// Where the holder's note is kept, if it gave one.

@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 
 /// How long numbers live that nobody uses any more.
 const NUMBER_IDLE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// How long it is known that an owner has counted a latch down, so that asking again counts once.
-const REMEMBER: Duration = Duration::from_secs(120);
+/// How long it is known what an owner has done to a latch, so that asking again does it once.
+const REMEMBER: Duration = Duration::from_secs(600);
 
 /// A script with its keys and arguments.
 pub(super) struct Call {
@@ -32,7 +32,7 @@ pub(super) enum Renews {
 impl Renews {
     pub(super) fn of(mode: Mode) -> Self {
         match mode {
-            Mode::Read | Mode::Write => Self::Shares,
+            Mode::Read | Mode::Write | Mode::Downgrade => Self::Shares,
             Mode::Permits { .. } => Self::Permits,
             _ => Self::Locks,
         }
@@ -70,8 +70,13 @@ impl Redis {
                 }
                 Call { source: &FAMILY.fair_acquire, keys, args }
             }
-            Mode::Read | Mode::Write => {
-                let how = if claim.mode == Mode::Read { "read" } else { "write" }.to_owned();
+            Mode::Read | Mode::Write | Mode::Downgrade => {
+                let how = match claim.mode {
+                    Mode::Write => "write",
+                    Mode::Downgrade => "downgrade",
+                    _ => "read",
+                };
+                let how = how.to_owned();
                 let keys = vec![main, token, keys::writers(name), keys::notes(name), keys::share(name, claim.owner)];
                 let mut args = vec![how, owner, lease, claim.tokens.to_string(), idle, place(claim), channel, verb];
                 args.extend(note.map(str::to_owned));
@@ -103,10 +108,10 @@ impl Redis {
                     let problem = "has braces, and so another slot than the channel of its latch";
                     return Err(Error::config(format!("the latch {name:?}"), problem, "in a cluster: a name without braces"));
                 }
-                let [set, counted] = keys::latch_marks(name, claim.owner);
+                let mark = keys::latch_mark(name, claim.owner);
                 let (life, remember) = (self.life(claim.lease), millis(REMEMBER));
                 let args = vec![what.to_owned(), owner, count.to_string(), life, remember, channel, verb];
-                Call { source: &FAMILY.latch, keys: vec![main, set, counted], args }
+                Call { source: &FAMILY.latch, keys: vec![main, mark], args }
             }
         };
         Ok(call)
@@ -117,7 +122,7 @@ impl Redis {
         let (main, owner) = (name.as_str().to_owned(), claim.owner.to_string());
         let (channel, verb) = (self.layout.channel_of(claim), self.publish().to_owned());
         match claim.mode {
-            Mode::Read | Mode::Write => {
+            Mode::Read | Mode::Write | Mode::Downgrade => {
                 let keys = vec![main, keys::writers(name), keys::notes(name), keys::share(name, claim.owner)];
                 Call { source: &FAMILY.rw_release, keys, args: vec![owner, keys::shares(name), channel, verb] }
             }

@@ -46,47 +46,44 @@ impl Verbs<'_> {
         Ok(Ok(Attempt::Done { left: u64::from(of).saturating_sub(held(&holds)) }))
     }
 
-    /// The count of a latch and who has set it.
-    fn count_of(&self, name: &str) -> rusqlite::Result<Option<(u64, String)>> {
-        let sql = "SELECT count, owner FROM latches WHERE name = ?1";
-        let read = |row: &rusqlite::Row<'_>| Ok((unsigned(row.get(0)?), row.get(1)?));
-        self.tx.prepare_cached(sql)?.query_row(params![name.as_bytes()], read).optional()
-    }
-
+    /// The count of a latch.
     pub(super) fn count(&self, name: &str) -> rusqlite::Result<Option<u64>> {
-        Ok(self.count_of(name)?.map(|(count, _)| count))
+        let sql = "SELECT count FROM latches WHERE name = ?1";
+        let read = |row: &rusqlite::Row<'_>| Ok(unsigned(row.get(0)?));
+        self.tx.prepare_cached(sql)?.query_row(params![name.as_bytes()], read).optional()
     }
 
     pub(super) fn latch(&mut self, claim: &Claim, now: Instant) -> Answer<Attempt> {
         let name = claim.resource.as_str();
         let owner = claim.owner.to_string();
-        let left = match (claim.mode, self.count_of(name)?) {
-            (Mode::SetCount { of }, None) => {
-                if of > 0 {
-                    let sql = "INSERT INTO latches (name, count, owner) VALUES (?1, ?2, ?3)";
-                    self.run(sql, params![name.as_bytes(), of, owner])?;
-                }
-                of.into()
-            }
-            (Mode::SetCount { .. }, Some((count, by))) if by == owner => count,
-            (Mode::SetCount { .. } | Mode::CountZero, Some(_)) => return self.latch_is_busy(claim, now).map(Ok),
-            (Mode::CountDown, latch) => {
-                let is_new = self.counts_anew(name, &owner, now)?;
-                let left = latch.map_or(0, |(count, _)| if is_new { count.saturating_sub(1) } else { count });
-                if left == 0 {
-                    self.remove_latch(name)?;
-                } else if is_new {
-                    self.run("UPDATE latches SET count = ?2 WHERE name = ?1", params![name.as_bytes(), signed(left)])?;
-                }
-                left
-            }
-            (Mode::RemoveCount, _) => {
-                self.remove_latch(name)?;
-                0
-            }
-            (_, latch) => latch.map_or(0, |(count, _)| count),
+        let count = self.count(name)?;
+        if count.is_some() && (claim.mode == Mode::CountZero || self.may_not_set(claim, &owner, now)?) {
+            return self.latch_is_busy(claim, now).map(Ok);
+        }
+        let left = match claim.mode {
+            Mode::CountZero => 0,
+            _ if !self.is_first_time(name, &owner, now)? => count.unwrap_or(0),
+            Mode::SetCount { of } => of.into(),
+            Mode::CountDown => count.unwrap_or(0).saturating_sub(1),
+            _ => 0,
         };
+        if left == 0 {
+            self.remove_latch(name)?;
+        } else if Some(left) != count {
+            let sql = "INSERT OR REPLACE INTO latches (name, count) VALUES (?1, ?2)";
+            self.run(sql, params![name.as_bytes(), signed(left)])?;
+        }
         Ok(Ok(Attempt::Done { left }))
+    }
+
+    /// Whether a count stands in the way of one who has not set it itself.
+    fn may_not_set(&self, claim: &Claim, owner: &str, now: Instant) -> rusqlite::Result<bool> {
+        if !matches!(claim.mode, Mode::SetCount { .. }) {
+            return Ok(false);
+        }
+        let sql = "SELECT 1 FROM counted WHERE name = ?1 AND owner = ?2 AND boot = ?3 AND until > ?4";
+        let params = params![claim.resource.as_str().as_bytes(), owner, self.me.boot, signed(now.as_nanos())];
+        Ok(!self.tx.prepare_cached(sql)?.exists(params)?)
     }
 
     fn latch_is_busy(&self, claim: &Claim, now: Instant) -> rusqlite::Result<Attempt> {
@@ -104,8 +101,8 @@ impl Verbs<'_> {
         self.wake_latch(name)
     }
 
-    /// Whether this owner has not counted down yet; from now on it has.
-    fn counts_anew(&self, name: &str, owner: &str, now: Instant) -> rusqlite::Result<bool> {
+    /// Whether this owner has not done its part yet; from now on it has.
+    fn is_first_time(&self, name: &str, owner: &str, now: Instant) -> rusqlite::Result<bool> {
         self.run("DELETE FROM counted WHERE until <= ?1", params![signed(now.as_nanos())])?;
         let sql = "INSERT OR IGNORE INTO counted (name, owner, boot, until) VALUES (?1, ?2, ?3, ?4)";
         let until = signed(now.after(REMEMBER).as_nanos());

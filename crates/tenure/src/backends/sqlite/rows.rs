@@ -143,7 +143,7 @@ pub(super) fn written(mode: Mode) -> (i64, i64) {
     match mode {
         Mode::Exclusive => (0, 0),
         Mode::Fair => (1, 0),
-        Mode::Read => (2, 0),
+        Mode::Read | Mode::Downgrade => (2, 0),
         Mode::Write => (3, 0),
         Mode::Permits { take, .. } => (4, take.into()),
         Mode::Resize { .. } | Mode::SetCount { .. } | Mode::CountDown | Mode::CountZero | Mode::RemoveCount => (5, 0),

@@ -74,7 +74,7 @@ impl Verbs<'_> {
                 Verdict::Again(mine) => Ok(self.go_on(claim, &owner, &holds[mine], holds[mine].mode, now)?),
                 Verdict::Change(mine) => {
                     ended = true;
-                    Ok(self.go_on(claim, &owner, &holds[mine], claim.mode, now)?)
+                    Ok(self.go_on(claim, &owner, &holds[mine], claim.mode.held_as(), now)?)
                 }
                 Verdict::Grant => self.grant(claim, &owner, now)?,
                 Verdict::Busy => {

@@ -56,6 +56,6 @@ elseif left == -2 then
   -- The first in line has been told. If it is dead, its place ends then.
   if evicted then call_next(line, ARGV[6], ARGV[5]) end
   local theirs = redis.call('ZSCORE', ours, head) or redis.call('ZSCORE', deadlines, head)
-  wait = math.min(wait, math.max(10, tonumber(theirs) - at + 1))
+  wait = math.min(wait, math.max(10, tonumber(theirs or at) - at + 1))
 end
 return {0, wait, holder}

@@ -33,6 +33,11 @@ local function evict(line, deadlines, ours, at)
   while true do
     local head = redis.call('LINDEX', line, 0)
     local deadline = head and redis.call('ZSCORE', deadlines, head)
+    if head and not deadline then
+      -- Without one it would stand there for ever, dead or not.
+      redis.call('ZADD', deadlines, at + 30000, head)
+      return some
+    end
     if not deadline or tonumber(deadline) > at then return some end
     -- One of ours that is left has asked lately. Its deadline was wrong, which it mends when it asks again.
     if redis.call('ZSCORE', ours, head) then return some end

@@ -8,6 +8,7 @@ end
 
 -- A number of ours is known by a field among its owners.
 local MADE = 'made'
+local YEAR = 365 * 24 * 3600 * 1000
 
 -- Forgets the owners of permits that are gone. Whose first id it was stands behind the token.
 local function forget_owners(owners, held)
@@ -16,6 +17,16 @@ local function forget_owners(owners, held)
     local id = string.match(all[i + 1], '^%d+ (%x+)')
     if all[i] ~= MADE and not (id and redis.call('ZSCORE', held, raw(id))) then redis.call('HDEL', owners, all[i]) end
   end
+end
+
+-- How many of these ids, from the first argument on, are held at this time. Others may have taken some for lapsed.
+local function count_held(held, first, last, at)
+  local n = 0
+  for i = first, last do
+    local ends = redis.call('ZSCORE', held, raw(ARGV[i]))
+    if ends and tonumber(ends) > at then n = n + 1 end
+  end
+  return n
 end
 
 -- Puts those back whose time is over. How many are free, nothing if there is no number; how many came back; or a refusal.
@@ -43,8 +54,8 @@ local function keep(number, held, owners, life)
     redis.call('PEXPIRE', number, life)
     left = tonumber(life)
   end
-  -- The list beside a plain counter is ours alone.
-  if string.find(held, '^tenure_') then left = tonumber(life) end
+  -- The list beside a plain counter is ours alone. While it stands, permits of our dead can still come back.
+  if string.find(held, '^tenure_') then left = math.max(tonumber(life), YEAR) end
   if left >= 0 then redis.call('PEXPIRE', held, left) end
   redis.call('PEXPIRE', owners, life)
 end

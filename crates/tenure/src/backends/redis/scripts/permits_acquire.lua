@@ -12,7 +12,13 @@ local function hold(top)
   redis.call('HSET', KEYS[3], ARGV[1], top .. ' ' .. ARGV[9] .. ' ' .. ARGV[8])
   keep(number, held, KEYS[3], ARGV[5])
 end
-if redis.call('ZSCORE', held, raw(ARGV[9])) then
+local mine = count_held(held, 9, #ARGV, at)
+if mine > 0 and mine < take then
+  -- What is left of a claim that is broken goes back, or the number would grow.
+  for i = 9, #ARGV do redis.call('ZREM', held, raw(ARGV[i])) end
+  if free then free = redis.call('INCRBY', number, mine) end
+end
+if mine == take then
   local top = token_of(KEYS[3], ARGV[1]) or next_token(KEYS[4], 1, tonumber(ARGV[4]))
   if type(top) == 'table' then return top end
   hold(top)

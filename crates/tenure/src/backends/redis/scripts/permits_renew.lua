@@ -2,8 +2,7 @@
 -- Per claim 1 (extended) or 0 (gone).
 local answers, i, k, at = {}, 1, 1, now()
 local function extend(number, held, owners, first, count)
-  local score = redis.call('ZSCORE', held, raw(ARGV[first]))
-  if not score or tonumber(score) <= at then return 0 end
+  if count_held(held, first, first + count - 1, at) < count then return 0 end
   local until_ = string.format('%.0f', at + tonumber(ARGV[first - 3]))
   for id = first, first + count - 1 do redis.call('ZADD', held, until_, raw(ARGV[id])) end
   keep(number, held, owners, ARGV[first - 2])

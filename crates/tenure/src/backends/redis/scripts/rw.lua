@@ -20,7 +20,7 @@ end
 local function sweep(lock, prefix, notes)
   local most = -2
   local many = redis.call('HLEN', lock) > 64
-  for _, reader in ipairs(redis.call('HKEYS', lock)) do
+  for i, reader in ipairs(redis.call('HKEYS', lock)) do
     if reader ~= 'mode' and string.sub(reader, -6) ~= ':write' then
       local left = reader_left(lock, prefix, reader)
       if left == -2 then
@@ -28,7 +28,7 @@ local function sweep(lock, prefix, notes)
         redis.call('HDEL', notes, reader)
       else
         most = math.max(most, left)
-        if many then return redis.call('PTTL', lock) end
+        if many and i > 128 then return redis.call('PTTL', lock) end
       end
     end
   end

@@ -1,4 +1,4 @@
--- KEYS: lock, token, writers in line, notes, share of this reader. ARGV: read or write, owner, lease, tokens, idle time of tokens,
+-- KEYS: lock, token, writers in line, notes, share of this reader. ARGV: read, write or downgrade, owner, lease, tokens, idle time of tokens,
 -- how long a place in line is kept (0: no place), channel, how to publish, note if there is one.
 -- {1, largest token, 1 if a writer now reads} | {0, ms until asking again, a holder}
 local lock, writers, owner, lease = KEYS[1], KEYS[3], ARGV[2], tonumber(ARGV[3])
@@ -11,25 +11,34 @@ local reads = mode == 'read' and redis.call('HEXISTS', lock, owner) == 1 and red
 local free = left == -2
 if ARGV[1] == 'write' then
   free = free or writes
+elseif ARGV[1] == 'downgrade' then
+  -- Never anew: somebody may have written since.
+  free = writes or reads
 else
-  free = free or writes or reads
+  free = free or reads
   -- A writer in line comes first, or readers who come and go would keep it out for ever.
   if not free and mode == 'read' then free = redis.call('ZCOUNT', writers, '(' .. at, '+inf') == 0 end
 end
 if not free then
   local wait = left
+  if left == -2 then return {0, 0, false} end
   if ARGV[1] == 'write' and place > 0 then
     redis.call('ZADD', writers, at + place, owner)
     redis.call('ZREMRANGEBYSCORE', writers, '-inf', at)
-    redis.call('PEXPIRE', writers, 2 * place)
+    if redis.call('PTTL', writers) < 2 * place then redis.call('PEXPIRE', writers, 2 * place) end
     if wait >= 0 then wait = math.min(wait, math.floor(place / 3)) end
   elseif mode == 'read' and wait >= 0 then
-    local first = redis.call('ZRANGE', writers, 0, 0, 'WITHSCORES')
+    local first = redis.call('ZRANGE', writers, '(' .. at, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
     if first[2] then wait = math.max(10, math.min(wait, tonumber(first[2]) - at)) end
   end
   return {0, wait, a_holder(lock)}
 end
 
+if left ~= -2 and (left < lease or mode == 'write') then
+  -- Before anything is written: a user who may not do this must not end what others hold.
+  local set = redis.pcall('PEXPIRE', lock, ARGV[3])
+  if type(set) == 'table' then return set end
+end
 local top = (reads or writes) and token_of(KEYS[4], owner) or next_token(KEYS[2], tonumber(ARGV[4]), tonumber(ARGV[5]))
 if type(top) == 'table' then return top end
 if ARGV[1] == 'write' then
@@ -40,16 +49,16 @@ else
   redis.call('HSET', lock, 'mode', 'read', owner, 1)
   if writes then redis.call('HDEL', lock, owner .. ':write') end
 end
-if left < lease or not (mode == 'read') then
+if left == -2 then
   local set = redis.pcall('PEXPIRE', lock, ARGV[3])
   if type(set) == 'table' then
-    -- A user who may not do this must not leave a lock that never ends.
+    -- Nor leave a lock that never ends.
     redis.call('DEL', lock, KEYS[5])
     return set
   end
 end
 -- Redisson says nothing here, and its readers would sleep on.
-local changed = writes and ARGV[1] == 'read'
+local changed = writes and ARGV[1] == 'downgrade'
 if changed then tell_all(ARGV[8], ARGV[7]) end
 redis.call('HSET', KEYS[4], owner, top .. ' ' .. (ARGV[9] or ''))
 if redis.call('PTTL', KEYS[4]) < lease then redis.call('PEXPIRE', KEYS[4], ARGV[3]) end
