@@ -38,6 +38,11 @@ fn main() {
             golden_vector_2_a_release_publishes_zero_once
             golden_vector_3_breaking_a_free_lock_publishes_nothing
             owners_of_permits_that_are_gone_are_forgotten
+            permits_of_which_one_was_taken_for_lapsed_are_gone_as_a_whole
+            a_short_wait_to_write_does_not_end_the_mark_of_a_long_one
+            dead_readers_do_not_pile_up_among_many
+            a_line_with_other_members_than_its_deadlines_repairs_itself
+            a_user_without_rights_ends_nobodys_read_lock
             golden_vector_4_a_line_of_owners_and_their_deadlines
             golden_vector_5_an_expired_lock_belongs_to_the_first_in_line
             golden_vector_6_a_release_tells_the_first_in_line_alone

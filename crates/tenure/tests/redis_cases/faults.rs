@@ -80,6 +80,24 @@ pub(crate) fn the_family_leaves_keys_of_others_alone() {
     assert_eq!(cmd("HLEN").arg("hash").query::<u32>(&mut raw).expect("asked"), 1);
 }
 
+pub(crate) fn a_user_without_rights_ends_nobodys_read_lock() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    let words = ["SETUSER", "weak", "on", ">pw", "~*", "&*", "+@all", "-pexpire"];
+    cmd("ACL").arg(&words[..]).query::<()>(&mut raw).expect("a user");
+    block_on(async {
+        let locker = connect(&server.url()).await;
+        let reader = locker.rwlock("L").lease(std::time::Duration::from_secs(5)).read().await.expect("read");
+        let weak = connect(&server.url().replace("://", "://weak:pw@")).await;
+        let refused = weak.rwlock("L").read().await.expect_err("may not");
+        assert_eq!(refused.fault(), Some(Fault::Denied));
+        weak.rwlock("M").read().await.expect_err("may not");
+        assert!(locker.rwlock("L").try_write().await.expect("asked").is_none(), "still read");
+        reader.check().expect("held");
+    });
+    assert!(!cmd("EXISTS").arg("M").query::<bool>(&mut raw).expect("asked"), "and nothing is left that never ends");
+}
+
 pub(crate) fn a_key_of_another_format_is_named() {
     let server = RedisServer::start();
     let mut raw = server.raw();

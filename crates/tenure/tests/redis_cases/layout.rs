@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::{Connection, cmd};
 use tenure::Token;
 
-use crate::support::locker::{block_on, connect};
+use crate::support::locker::{block_on, connect, must};
 use crate::support::{RedisServer, eventually};
 
 const JAVA: &str = "11111111-1111-1111-1111-111111111111:1";
@@ -262,5 +262,80 @@ pub(crate) fn the_clients_record_goes_with_it() {
         drop(guard);
         locker.close().await.expect("closed");
         assert!(!exists(&mut raw, &record) && !exists(&mut raw, "L"));
+    });
+}
+
+pub(crate) fn permits_of_which_one_was_taken_for_lapsed_are_gone_as_a_whole() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    for which in [0, 1] {
+        cmd("FLUSHALL").query::<()>(&mut raw).expect("emptied");
+        block_on(one_of_two_was_taken(&server, &mut raw, which));
+    }
+}
+
+async fn one_of_two_was_taken(server: &RedisServer, raw: &mut Connection, which: usize) {
+    let locker = connect(&format!("{}?lease=3s", server.url())).await;
+    let permits = locker.semaphore("S", 3).acquire_many(2).await.expect("acquired");
+    // One of Java's, whose clock is ahead, sweeps one of the two and puts it back; whichever it is.
+    let ids: Vec<Vec<u8>> = cmd("ZRANGE").arg("{S}:timeout").arg(0).arg(-1).query(raw).expect("asked");
+    let swept: u32 = cmd("ZREM").arg("{S}:timeout").arg(&ids[which]).query(raw).expect("asked");
+    cmd("INCRBY").arg("S").arg(swept).query::<()>(raw).expect("written");
+    assert_eq!(permits.lost().await.reason, tenure::LostReason::Revoked);
+    drop(permits);
+    let all = locker.semaphore("S", 3).acquire_many(3);
+    let all = must("all come back, when the last one's time is over at the latest", all).await.expect("acquired");
+    let state = locker.semaphore("S", 3).inspect().await.expect("inspected");
+    assert_eq!(state.permits.map(|p| (p.of, p.free)), Some((3, 0)), "and not one more");
+    all.release().await.expect("given back");
+}
+
+pub(crate) fn a_short_wait_to_write_does_not_end_the_mark_of_a_long_one() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    block_on(async {
+        let locker = connect(&server.url()).await;
+        let _reader = locker.rwlock("L").read().await.expect("read");
+        let _long = tokio::spawn(locker.rwlock("L").lease(Duration::from_secs(30)).write());
+        eventually("marked", || exists(&mut raw, "tenure_rwlock_writers:{L}"));
+        let other = connect(&server.url()).await;
+        let short = other.rwlock("L").lease(Duration::from_secs(1)).write_within(Duration::from_millis(100)).await;
+        assert!(short.expect("asked").is_none());
+        assert!(pttl(&mut raw, "tenure_rwlock_writers:{L}") > 10_000);
+    });
+}
+
+pub(crate) fn dead_readers_do_not_pile_up_among_many() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    block_on(async {
+        let locker = connect(&server.url()).await;
+        let mut alive = Vec::new();
+        for _ in 0..70 {
+            alive.push(locker.rwlock("L").read().await.expect("read"));
+        }
+        for dead in 0..40 {
+            let field = format!("11111111-1111-1111-1111-111111111111:{dead}");
+            cmd("HSET").arg("L").arg(field).arg(1).query::<()>(&mut raw).expect("written");
+        }
+        alive.pop().expect("one").release().await.expect("given back");
+        assert_eq!(cmd("HLEN").arg("L").query::<usize>(&mut raw).expect("asked"), 1 + 69);
+    });
+}
+
+pub(crate) fn a_line_with_other_members_than_its_deadlines_repairs_itself() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    cmd("RPUSH").arg("redisson_lock_queue:{L}").arg(JAVA).query::<()>(&mut raw).expect("written");
+    cmd("ZADD").arg("redisson_lock_timeout:{L}").arg(1).arg("somebody else").query::<()>(&mut raw).expect("written");
+    block_on(async {
+        let locker = connect(&server.url()).await;
+        assert!(locker.mutex("L").fair().try_lock().await.expect("no error").is_none(), "it may be alive");
+        let waiting = tokio::spawn(locker.mutex("L").fair().lock());
+        eventually("the head has a deadline now", || {
+            cmd("ZSCORE").arg("redisson_lock_timeout:{L}").arg(JAVA).query::<Option<f64>>(&mut raw).expect("asked").is_some()
+        });
+        cmd("ZADD").arg("redisson_lock_timeout:{L}").arg(1).arg(JAVA).query::<()>(&mut raw).expect("written");
+        must("its time is over", waiting).await.expect("no panic").expect("locked").release().await.expect("given back");
     });
 }
