@@ -172,6 +172,13 @@ pub(crate) async fn wrong_requests() {
     refused(locker.election("a").try_campaign(&"x".repeat(4097)).await.map(drop), "4096 bytes");
     refused(locker.partitions("a", 0).join().await.map(drop), "0 partitions");
     refused(locker.partitions("", 3).join().await.map(drop), "1 to 512 bytes");
+    // Nobody can tell whether two backends of the caller's own are one store: then it would wait for itself.
+    let memory = Memory::new(Client { id: ClientId::random().expect("random bits"), about: "".into() }, Clock::system());
+    let other = memory.client(Client { id: ClientId::random().expect("random bits"), about: "".into() });
+    let over = |memory: Memory| Locker::builder().over(Arc::new(memory)).expect("a locker");
+    let (one, other) = (over(memory), over(other));
+    refused(Multi::of([one.mutex("x"), other.mutex("x")]).lock().await.map(drop), "each lock once");
+    assert!(Multi::of([one.mutex("x"), other.mutex("y")]).try_lock().await.expect("asked").is_some());
     assert!(locker.list("").await.expect("listed").is_empty());
 }
 
