@@ -1,9 +1,10 @@
 //! What the engine promises whatever the store: time, executors, drops, limits, what it tells of itself.
 
+#[path = "support/bare.rs"]
+mod bare;
+
 use std::collections::BTreeSet;
-use std::pin::pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tenure::backend::Client;
@@ -12,6 +13,8 @@ use tenure::backends::memory::Memory;
 use tenure::clock::Clock;
 use tenure::{Error, Guard, Locker, LostReason, State};
 use tokio::runtime::Handle;
+
+use bare::block_on;
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -89,24 +92,6 @@ fn a_runtime_that_is_blocked_does_not_lose_its_locks() {
         std::thread::sleep(Duration::from_secs(4));
         assert_eq!(guard.state(), State::Held);
     });
-}
-
-/// The smallest executor: no timers, no I/O, nothing of tokio's.
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    struct Unpark(std::thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(done) => return done,
-            Poll::Pending => std::thread::park(),
-        }
-    }
 }
 
 #[test]

@@ -273,11 +273,10 @@ fn processes_killed_at_any_point_block_nobody(store: Opened) {
 }
 
 fn half_of_a_thousand_in_line_are_killed(store: Opened) {
-    // In a file a death is seen at once, and a place that must be kept alive each second is no use to a thousand.
-    let lease = if store.url.starts_with("sqlite") { "30s" } else { "3s" };
-    let url = format!("{}&lease={lease}", store.url);
+    // Long enough for a busy machine on which hundreds of other processes start: a place that lapses is one at the end of the line.
+    let url = format!("{}&lease=10s", store.url);
     let locker = block_on(Locker::connect(&url)).expect("connected");
-    let held = block_on(locker.mutex("L").fair().lock()).expect("locked");
+    let held = block_on(locker.mutex("L").fair().lease(Duration::from_secs(300)).lock()).expect("locked");
     let mut players: Vec<Player> = (0..10).map(|_| Player::start("line", &url, &["100"])).collect();
     let in_line = || block_on(locker.mutex("L").inspect()).expect("inspected").line;
     eventually("a thousand are in line", || in_line().len() == 1000);
@@ -302,8 +301,8 @@ fn half_of_a_thousand_in_line_are_killed(store: Opened) {
     let due: Vec<&str> = line.iter().map(String::as_str).filter(|owner| order.contains(owner)).collect();
     assert_eq!((order.len(), order == due), (500, true), "in the order in which they came");
     println!("500 of 1000 were dead, the others were served in {took:?}");
-    // One lease for all of the dead together; added up it would be 1500 s.
-    assert!(took < Duration::from_secs(60), "{took:?}");
+    // One lease for all of the dead together; added up it would be 5000 s.
+    assert!(took < Duration::from_secs(100), "{took:?}");
 }
 
 fn a_killed_reader_frees_the_writer(store: Opened) {

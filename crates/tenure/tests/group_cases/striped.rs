@@ -1,14 +1,13 @@
 //! Several locks under one name.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tenure::{Locker, Multi};
 
 use super::store::{Store, eventually, until_all_free};
+use crate::support::bare::block_on;
 use crate::support::locker::must;
 
 const SOON: Duration = Duration::from_millis(50);
@@ -86,24 +85,6 @@ pub(crate) async fn whoever_waits_for_any_gets_the_first_and_nothing_else(store:
     guard.release().await.expect("given back");
     drop(must("all", all().lock()).await.expect("locked"));
     until_all_free(&ours).await;
-}
-
-/// The smallest executor: no timers, no I/O, nothing of tokio's.
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    struct Unpark(std::thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(done) => return done,
-            Poll::Pending => std::thread::park(),
-        }
-    }
 }
 
 pub(crate) fn any_executor_will_do() {

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses its own part")]
 
 pub(crate) mod acl;
+pub(crate) mod bare;
 pub(crate) mod cable;
 pub(crate) mod cluster;
 pub(crate) mod locker;
