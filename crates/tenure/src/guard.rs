@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::hold::{Ended, Hold};
 use crate::keeper::Keeper;
 use crate::name::{OwnerId, Resource, Token};
+use crate::owner::Slot;
 
 /// A lock that is held. Dropping it gives the lock back, in the background.
 ///
@@ -31,11 +32,21 @@ pub struct Guard {
 pub(crate) struct Held {
     hold: Arc<Hold>,
     keeper: Keeper,
+    /// Where its owner finds it to re-enter, if it has one.
+    slot: OnceLock<Arc<Slot>>,
 }
 
 impl Held {
     pub(crate) fn new(hold: Arc<Hold>, keeper: Keeper) -> Self {
-        Self { hold, keeper }
+        Self { hold, keeper, slot: OnceLock::new() }
+    }
+
+    pub(crate) fn noted_in(&self, slot: &Arc<Slot>) {
+        let _noted_once = self.slot.set(Arc::clone(slot));
+    }
+
+    pub(crate) fn slot(&self) -> Option<&Arc<Slot>> {
+        self.slot.get()
     }
 
     pub(crate) fn hold(&self) -> &Arc<Hold> {
@@ -120,6 +131,7 @@ impl Guard {
     /// Ends this guard because the store says that there is no such hold.
     pub(crate) fn revoked(self) -> Lost {
         self.hold().lose(LostReason::Revoked);
+        self.held.keeper.ended(self.hold());
         self.hold().why()
     }
 

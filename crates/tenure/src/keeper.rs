@@ -28,6 +28,7 @@ enum Msg {
     Keep { hold: Arc<Hold>, turn: Option<Turn>, until: Instant, spare_tokens: u32 },
     GiveBack { hold: Arc<Hold>, ack: Option<Ack> },
     Forget { claim: Claim },
+    Ended { hold: Arc<Hold> },
     Close(oneshot::Sender<()>),
 }
 
@@ -77,6 +78,11 @@ impl Keeper {
             // The keeper has noticed, or will at the deadline.
             drop(ack.send(Err(hold.why().into())));
         }
+    }
+
+    /// Tells that a hold was found gone.
+    pub(crate) fn ended(&self, hold: &Arc<Hold>) {
+        self.send(Msg::Ended { hold: Arc::clone(hold) });
     }
 
     /// Undoes a claim whose outcome is unknown, or that has a place in line.

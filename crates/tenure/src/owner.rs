@@ -103,8 +103,10 @@ pub(crate) enum Entered<'a> {
 pub(crate) struct Place<'a>(tokio::sync::MutexGuard<'a, Weak<Held>>);
 
 impl Place<'_> {
-    pub(crate) fn note(mut self, guard: &Guard) {
+    /// Notes a hold in the slot that this is the place of.
+    pub(crate) fn note(mut self, slot: &Arc<Slot>, guard: &Guard) {
         *self.0 = Arc::downgrade(guard.shared());
+        guard.shared().noted_in(slot);
     }
 }
 

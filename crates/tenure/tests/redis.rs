@@ -105,6 +105,7 @@ fn main() {
             a_thousand_tasks_cost_at_most_three_commands_per_hand_over
             waiting_costs_a_command_per_poll_at_most
             several_names_are_locked_in_one_round_trip
+            writers_that_wait_do_not_wake_each_other
             a_thousand_in_line_are_served_in_order_for_three_commands_each
             a_head_that_is_dead_is_not_asked_about_all_the_time;
         Redis:

@@ -221,3 +221,21 @@ async fn a_downgrade_and_a_write_of_one_owner_do_not_wait_for_each_other() {
         drop(tokio::time::timeout(limit, write).await.expect("no deadlock").expect("no panic"));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_downgrade_in_the_scope_of_another_owner_waits_for_nobody() {
+    let locker = paused().await;
+    let lock = locker.rwlock("a");
+    let writer = lock.write().await.expect("written");
+    let owner = Owner::new();
+    let (read, downgraded) = owner
+        .scope(async {
+            let reading = lock.read();
+            tokio::join!(reading, async {
+                waiting(&locker, 1).await;
+                lock.downgrade(writer).await
+            })
+        })
+        .await;
+    assert!(read.expect("read").is_valid() && downgraded.expect("downgraded").is_valid());
+}

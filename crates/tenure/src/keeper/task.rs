@@ -106,6 +106,12 @@ impl Task {
             }
             Msg::GiveBack { hold, ack } => self.give_back(&hold, ack),
             Msg::Forget { claim } => self.release(claim, None, None),
+            Msg::Ended { hold } => {
+                let owner = hold.claim.owner.number;
+                if self.entries.get(&owner).is_some_and(|entry| Arc::ptr_eq(&entry.hold, &hold)) {
+                    self.lose(owner, LostReason::Revoked);
+                }
+            }
             Msg::Close(_) => {}
         }
     }

@@ -91,7 +91,7 @@ impl Wanted {
             Entered::First(place) => {
                 let guard = self.hold(request).await?;
                 if let Some(guard) = &guard {
-                    place.note(guard);
+                    place.note(&slot, guard);
                 }
                 Ok(guard)
             }
@@ -106,11 +106,10 @@ impl Wanted {
     /// Turns a hold that no other guard shares into another one, which the owner re-enters from then on.
     pub(crate) async fn change(&self, guard: Guard, mode: Mode) -> Result<Guard> {
         let mut request = self.request(mode, Patience::Endless)?;
-        let core = &self.locker.core;
-        let slot = self.owner.clone().or_else(Owner::current).map(|owner| owner.slot(core, &request.resource));
-        // Kept to the end: another call of this owner must find either hold, and not the moment between them.
+        // Kept to the end: another call of its owner must find either hold, and not the moment between them.
+        let slot = guard.shared().slot().cloned();
         let place = match &slot {
-            Some(slot) => Some(slot.place().await),
+            Some(slot) => Some((slot, slot.place().await)),
             None => None,
         };
         guard.check()?;
@@ -120,8 +119,8 @@ impl Wanted {
         }
         request.instead_of = Some(guard);
         let guard = self.hold(request).await?.ok_or(Error::Closed)?;
-        if let Some(place) = place {
-            place.note(&guard);
+        if let Some((slot, place)) = place {
+            place.note(slot, &guard);
         }
         Ok(guard)
     }

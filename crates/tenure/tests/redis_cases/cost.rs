@@ -135,3 +135,29 @@ pub(crate) fn several_names_are_locked_in_one_round_trip() {
         all.release().await.expect("given back");
     });
 }
+
+pub(crate) fn writers_that_wait_do_not_wake_each_other() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    // Over a fast wire two who ask in the same millisecond change nothing.
+    let far = Cable::slow(server.port, Duration::from_millis(3));
+    block_on(async {
+        let url = format!("redis://127.0.0.1:{}", far.port);
+        let holder = connect(&url).await;
+        let _reader = holder.rwlock("L").lease(Duration::from_secs(600)).read().await.expect("read");
+        let mut waiting = Vec::new();
+        for _ in 0..3 {
+            let locker = connect(&url).await;
+            waiting.push((tokio::spawn(locker.rwlock("L").write()), locker));
+        }
+        while waiting.iter().any(|(_, locker)| locker.stats().waiting == 0) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        reset(&mut raw);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let sent = sent(&mut raw);
+        assert!(sent <= 40, "{sent} commands in two seconds of waiting");
+        waiting.iter().for_each(|(task, _)| task.abort());
+    });
+}

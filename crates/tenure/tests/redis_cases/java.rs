@@ -164,14 +164,14 @@ impl Java {
 
     pub(crate) fn fair_unlock(&mut self, owner: &str) -> Option<i64> {
         self.evict();
-        if self.exists("L") {
-            if !self.ask::<bool>(&["HEXISTS", "L", owner]) {
-                return None;
-            }
-            self.run(&["DEL", "L"]);
+        if self.exists("L") && !self.ask::<bool>(&["HEXISTS", "L", owner]) {
+            return None;
         }
-        if let Some(head) = self.ask::<Option<String>>(&["LINDEX", QUEUE, "0"]) {
-            self.publish(&format!("{LOCK_CHANNEL}:{head}"), "0");
+        // In one step, as a script is: whoever is woken otherwise than by this must not be gone before it is told.
+        let delete: &[&str] = &["DEL", "L"];
+        match self.ask::<Option<String>>(&["LINDEX", QUEUE, "0"]) {
+            Some(head) => self.together(&[delete, &["PUBLISH", &format!("{LOCK_CHANNEL}:{head}"), "0"]]),
+            None => self.together(&[delete]),
         }
         Some(1)
     }

@@ -89,13 +89,14 @@ impl Verbs<'_> {
             // Those of this client are in no line.
             self.after.fire(name.to_owned());
         }
-        let sql = "SELECT kind FROM waiters WHERE name = ?1 AND boot = ?2 ORDER BY place LIMIT 1";
-        let first: Option<i64> =
-            self.tx.prepare_cached(sql)?.query_row(params![name.as_bytes(), self.me.boot], |row| row.get(0)).optional()?;
+        let sql = "SELECT kind FROM waiters WHERE name = ?1 AND boot = ?2 AND until > ?3 ORDER BY place LIMIT 1";
+        let params = params![name.as_bytes(), self.me.boot, signed(now.as_nanos())];
+        let first: Option<i64> = self.tx.prepare_cached(sql)?.query_row(params, |row| row.get(0)).optional()?;
         let Some(first) = first else { return Ok(()) };
         let holds = self.stored(name, now)?.holds;
         if first == written(Mode::Fair).0 {
-            return if holds.is_empty() { self.wake_first(name, now) } else { Ok(()) };
+            // Also while it is held: who is the first now, because the one before it has left, watches the holder from now on.
+            return self.wake_first(name, now);
         }
         if first != written(Mode::Exclusive).0 {
             return self.wake_line(name, holds, now);

@@ -37,6 +37,8 @@ local deadline = tonumber(redis.call('ZSCORE', deadlines, owner))
 local before = 0
 if not deadline then
   before = patience_before(line, deadlines, ours, at + math.max(left, 0))
+  -- It may still stand there without a deadline.
+  redis.call('LREM', line, 0, owner)
   redis.call('RPUSH', line, owner)
 elseif head ~= owner then
   before = math.max(0, deadline - (tonumber(redis.call('ZSCORE', ours, owner)) or at + place))

@@ -23,9 +23,13 @@ if not free then
   local wait = left
   if left == -2 then return {0, 0, false} end
   if ARGV[1] == 'write' and place > 0 then
-    redis.call('ZADD', writers, at + place, owner)
     redis.call('ZREMRANGEBYSCORE', writers, '-inf', at)
-    if redis.call('PTTL', writers) < 2 * place then redis.call('PEXPIRE', writers, 2 * place) end
+    local mine = redis.call('ZSCORE', writers, owner)
+    -- Not each time: others listen to this key, and two who write it whenever they are woken would wake each other for ever.
+    if not mine or tonumber(mine) - at <= place * 2 / 3 then
+      redis.call('ZADD', writers, at + place, owner)
+      if redis.call('PTTL', writers) < 2 * place then redis.call('PEXPIRE', writers, 2 * place) end
+    end
     if wait >= 0 then wait = math.min(wait, math.floor(place / 3)) end
   elseif mode == 'read' and wait >= 0 then
     local first = redis.call('ZRANGE', writers, '(' .. at, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
