@@ -20,6 +20,7 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 
 use crate::error::{Error, Result};
+pub use crate::mode::{Mode, Modes};
 use crate::name::{ClientId, OwnerId, Resource, Token};
 use crate::signal::Signal;
 
@@ -117,124 +118,6 @@ impl Claim {
     #[must_use]
     pub fn lease_millis(&self) -> u64 {
         u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX)
-    }
-}
-
-/// How a resource is locked. A name is used in one way: as a lock, as a read/write lock, for permits or as a latch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Mode {
-    /// By one owner alone.
-    Exclusive,
-    /// By one owner alone, in the order in which they came: nobody is granted while another one is in line before it.
-    /// A place in line ends with its [waiter's lease](Claim::place_lease) unless its owner asks again.
-    Fair,
-    /// Together with other readers. Refused while a writer is in line and others read, so that it comes to its turn.
-    Read,
-    /// By one owner alone, without readers. An owner that reads is as busy as any other.
-    Write,
-    /// As [`Read`](Self::Read), by an owner that holds it as [`Write`](Self::Write), under the same token: its hold becomes that
-    /// of a reader. Busy if it does not hold it (any more): it is never granted anew, because somebody may have written since.
-    Downgrade,
-    /// As so many of the name's permits.
-    Permits {
-        /// How many, at least one.
-        take: u32,
-        /// How many there are, if the store knows of no number yet; zero leaves that to others.
-        of: u32,
-    },
-    /// Holds nothing: sets how many permits there are. Never busy.
-    Resize {
-        /// The new number. Permits that are held above it are not taken away, but nobody is granted any.
-        of: u32,
-    },
-    /// Holds nothing: sets the count of a latch. Busy while it has one.
-    SetCount {
-        /// The count.
-        of: u32,
-    },
-    /// Holds nothing: counts a latch down by one, once per owner, and wakes those who wait at zero. Never busy.
-    CountDown,
-    /// Holds nothing: busy until the latch's count is zero, or there is no such latch.
-    CountZero,
-    /// Holds nothing: removes a latch, which wakes all who wait for it. Never busy.
-    RemoveCount,
-}
-
-impl Mode {
-    /// Whether a grant is a hold, which is renewed and released. Otherwise it is [`Attempt::Done`].
-    #[must_use]
-    pub const fn holds(self) -> bool {
-        matches!(self, Self::Exclusive | Self::Fair | Self::Read | Self::Write | Self::Downgrade | Self::Permits { .. })
-    }
-
-    /// How a grant is held from then on.
-    #[must_use]
-    pub const fn held_as(self) -> Self {
-        if matches!(self, Self::Downgrade) { Self::Read } else { self }
-    }
-
-    /// Whether it is worth while to ask again after a busy answer: what holds comes free, and a latch opens.
-    #[must_use]
-    pub const fn waits(self) -> bool {
-        (self.holds() && !matches!(self, Self::Downgrade)) || matches!(self, Self::CountZero)
-    }
-
-    /// Whether a place in line is a reason to refuse others: then each store keeps one, it must be kept alive, and a
-    /// release gives it up.
-    #[must_use]
-    pub const fn keeps_place(self) -> bool {
-        matches!(self, Self::Fair | Self::Write)
-    }
-
-    /// Whether several owners may hold at the same time.
-    #[must_use]
-    pub const fn is_shared(self) -> bool {
-        matches!(self, Self::Read | Self::Downgrade | Self::Permits { .. })
-    }
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Exclusive => "exclusive locks",
-            Self::Fair => "fair locks",
-            Self::Read | Self::Write | Self::Downgrade => "read/write locks",
-            Self::Permits { .. } | Self::Resize { .. } => "permits",
-            Self::SetCount { .. } | Self::CountDown | Self::CountZero | Self::RemoveCount => "latches",
-        })
-    }
-}
-
-/// Which modes a store carries besides [`Mode::Exclusive`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Modes {
-    /// [`Mode::Fair`].
-    pub fair: bool,
-    /// [`Mode::Read`], [`Mode::Write`] and [`Mode::Downgrade`].
-    pub shared: bool,
-    /// [`Mode::Permits`] and [`Mode::Resize`].
-    pub permits: bool,
-    /// The modes of a latch.
-    pub latch: bool,
-}
-
-impl Modes {
-    /// All of them.
-    pub const ALL: Self = Self { fair: true, shared: true, permits: true, latch: true };
-    /// [`Mode::Exclusive`] alone.
-    pub const EXCLUSIVE: Self = Self { fair: false, shared: false, permits: false, latch: false };
-
-    /// Whether a mode is among them.
-    #[must_use]
-    pub const fn carry(self, mode: Mode) -> bool {
-        match mode {
-            Mode::Exclusive => true,
-            Mode::Fair => self.fair,
-            Mode::Read | Mode::Write | Mode::Downgrade => self.shared,
-            Mode::Permits { .. } | Mode::Resize { .. } => self.permits,
-            Mode::SetCount { .. } | Mode::CountDown | Mode::CountZero | Mode::RemoveCount => self.latch,
-        }
     }
 }
 

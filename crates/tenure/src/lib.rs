@@ -57,6 +57,7 @@ mod guard;
 mod hold;
 mod keeper;
 mod locker;
+mod mode;
 mod name;
 mod owner;
 mod primitives;
