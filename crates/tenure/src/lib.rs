@@ -19,7 +19,8 @@
 //! # What it is
 //! A [`Locker`] is a client of one store, named by a [URL](connect). Its [`Mutex`]es hand out [`Guard`]s. A guard renews
 //! its lease in the background, knows when that fails ([`Guard::lost`], [`Guard::is_valid`], [`Guard::run`]), and
-//! carries a fencing [`Token`] that grows with every grant.
+//! carries a fencing [`Token`] that grows with every grant. The same guard serves [`RwLock`] and [`Semaphore`]; beside them stand
+//! [`Latch`], [`Multi`], [`Striped`], [`Election`] and [`Partitions`] with [`Serial`].
 //!
 //! Locks run on a thread of the library's own: a blocked or ended runtime loses no lock, and any executor will do. Every
 //! acquire may be dropped at any point and leaves nothing behind. Threads use the `blocking` module.

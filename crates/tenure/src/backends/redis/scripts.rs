@@ -15,7 +15,9 @@ const LINE: &str = include_str!("scripts/line.lua");
 const NOTES: &str = include_str!("scripts/notes.lua");
 const RW: &str = include_str!("scripts/rw.lua");
 const PERMITS: &str = include_str!("scripts/permits.lua");
-const DESCRIBE: &str = include_str!("scripts/describe.lua");
+const BATCH: &str = include_str!("scripts/batch.lua");
+const DESCRIBE: &str = include_str!("scripts/describe_redisson.lua");
+const DESCRIBE_PLAIN: &str = include_str!("scripts/describe_plain.lua");
 
 /// One script per verb of an exclusive lock; of all modes where a verb does not know which one it meets.
 #[derive(Debug)]
@@ -48,28 +50,29 @@ impl Source {
 }
 
 impl Scripts {
-    fn new(layout: &str) -> Self {
+    /// From what a layout writes, how it is described and how it is broken.
+    fn new(layout: &str, describe: &str, break_hold: &str) -> Self {
         Self {
             acquire: Source::new(&[TOKEN, layout, include_str!("scripts/acquire.lua")]),
-            renew: Source::new(&[layout, include_str!("scripts/renew.lua")]),
+            renew: Source::new(&[BATCH, layout, include_str!("scripts/renew.lua")]),
             release: Source::new(&[TELL, layout, include_str!("scripts/release.lua")]),
-            inspect: Source::new(&[layout, include_str!("scripts/inspect.lua")]),
-            break_hold: Source::new(&[TOKEN, TELL, layout, include_str!("scripts/break.lua")]),
+            inspect: Source::new(&[describe, include_str!("scripts/inspect.lua")]),
+            break_hold: Source::new(&[TOKEN, TELL, layout, describe, break_hold]),
         }
     }
 
     fn redisson() -> Self {
-        let all = [NOW, TELL, RW, PERMITS, DESCRIBE].concat();
-        Self {
-            inspect: Source::new(&[&all, include_str!("scripts/inspect_family.lua")]),
-            break_hold: Source::new(&[TOKEN, REDISSON, &all, include_str!("scripts/break_family.lua")]),
-            ..Self::new(REDISSON)
-        }
+        let describe = [NOW, RW, PERMITS, DESCRIBE].concat();
+        Self::new(REDISSON, &describe, include_str!("scripts/break_redisson.lua"))
+    }
+
+    fn plain() -> Self {
+        Self::new(PLAIN, DESCRIBE_PLAIN, include_str!("scripts/break_plain.lua"))
     }
 
     pub(crate) fn of(layout: Layout) -> &'static Self {
         static REDISSON_SCRIPTS: LazyLock<Scripts> = LazyLock::new(Scripts::redisson);
-        static PLAIN_SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts::new(PLAIN));
+        static PLAIN_SCRIPTS: LazyLock<Scripts> = LazyLock::new(Scripts::plain);
         match layout {
             Layout::Redisson => &REDISSON_SCRIPTS,
             Layout::Plain => &PLAIN_SCRIPTS,
@@ -98,10 +101,10 @@ pub(crate) static FAMILY: LazyLock<Family> = LazyLock::new(|| {
         fair_acquire: script(&[NOW, TOKEN, TELL, REDISSON, LINE], include_str!("scripts/fair_acquire.lua")),
         fair_release: script(&[NOW, TELL, REDISSON, LINE], include_str!("scripts/fair_release.lua")),
         rw_acquire: script(&[NOW, TOKEN, TELL, REDISSON, NOTES, RW], include_str!("scripts/rw_acquire.lua")),
-        rw_renew: script(&[], include_str!("scripts/rw_renew.lua")),
+        rw_renew: script(&[BATCH], include_str!("scripts/rw_renew.lua")),
         rw_release: script(&[TELL, RW], include_str!("scripts/rw_release.lua")),
         permits_acquire: script(&[NOW, TOKEN, TELL, PERMITS, NOTES], include_str!("scripts/permits_acquire.lua")),
-        permits_renew: script(&[NOW, PERMITS], include_str!("scripts/permits_renew.lua")),
+        permits_renew: script(&[NOW, PERMITS, BATCH], include_str!("scripts/permits_renew.lua")),
         permits_release: script(&[NOW, TELL, PERMITS], include_str!("scripts/permits_release.lua")),
         permits_resize: script(&[NOW, TELL, PERMITS], include_str!("scripts/permits_resize.lua")),
         latch: script(&[TELL], include_str!("scripts/latch.lua")),

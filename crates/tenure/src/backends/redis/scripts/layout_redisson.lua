@@ -12,8 +12,4 @@ end
 -- The hash goes with its only field: no DEL needed.
 local function give(key, owner) return redis.call('HDEL', key, owner) == 1 end
 local function a_holder(key) return redis.call('HRANDFIELD', key) end
-local function holders(key)
-  -- A lock's hash is small; another's may hold millions of fields.
-  return redis.call('HLEN', key) <= 64 and redis.call('HKEYS', key) or {'?'}
-end
 local function is_owner(text) return string.match(text, '^[%x%-]+:%d+$') end

@@ -10,12 +10,8 @@ local function extend(number, held, owners, first, count)
 end
 while i <= #ARGV do
   local count = tonumber(ARGV[i + 2])
-  local fine, extended = pcall(extend, KEYS[k], KEYS[k + 1], KEYS[k + 2], i + 3, count)
-  if not fine then
-    local refusal = type(extended) == 'table' and extended or redis.error_reply(extended)
-    if not string.find(refusal.err, 'WRONGTYPE', 1, true) then return refusal end
-    extended = 0
-  end
+  local extended, refusal = one_of_many(extend, KEYS[k], KEYS[k + 1], KEYS[k + 2], i + 3, count)
+  if refusal then return refusal end
   answers[#answers + 1] = extended
   i, k = i + 3 + count, k + 3
 end

@@ -2,13 +2,9 @@
 -- Per claim 1 (extended) or 0 (gone).
 local answers, k = {}, 1
 for i = 1, #ARGV, 3 do
-  local fine, held = pcall(mine, KEYS[k], ARGV[i])
-  if not fine then
-    -- One key that somebody turned into another type must not fail the whole batch: that hold is gone.
-    local refusal = type(held) == 'table' and held or redis.error_reply(held)
-    if not string.find(refusal.err, 'WRONGTYPE', 1, true) then return refusal end
-    held = false
-  end
+  local held, refusal = one_of_many(mine, KEYS[k], ARGV[i])
+  if refusal then return refusal end
+  held = held == true
   answers[#answers + 1] = held and redis.call('PEXPIRE', KEYS[k], ARGV[i + 1]) or 0
   k = k + 1
   if ARGV[i + 2] == '1' then

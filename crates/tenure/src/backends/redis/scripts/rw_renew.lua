@@ -13,12 +13,8 @@ local function extend(lock, notes, share, owner, lease)
 end
 for i = 1, #ARGV, 2 do
   local k = (i - 1) / 2 * 3
-  local fine, held = pcall(extend, KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], ARGV[i], ARGV[i + 1])
-  if not fine then
-    local refusal = type(held) == 'table' and held or redis.error_reply(held)
-    if not string.find(refusal.err, 'WRONGTYPE', 1, true) then return refusal end
-    held = 0
-  end
+  local held, refusal = one_of_many(extend, KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], ARGV[i], ARGV[i + 1])
+  if refusal then return refusal end
   answers[#answers + 1] = held
 end
 return answers

@@ -1,7 +1,6 @@
 -- KEYS: as described. ARGV: what stands before a reader in its share's name, idle time of tokens, how to publish, channels of the
 -- lock, the read/write lock and the permits. {new fence, what was there} or nothing if nobody holds it.
-local at = now()
-local was = describe(ARGV[1], at)
+local was = describe(ARGV[1])
 if was.err then return was end
 local kind = redis.call('TYPE', KEYS[1]).ok
 for _, holder in ipairs(was[7]) do

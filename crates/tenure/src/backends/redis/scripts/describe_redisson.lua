@@ -1,6 +1,7 @@
 -- What is known of a name. {ms left, token, note, line, free permits, count, holders}; a holder is {owner, ms left, how, note}.
 -- KEYS: lock, token, note, notes or owners, line, held permits. `prefix` stands before a reader in its share's name.
-local function describe(prefix, at)
+local function describe(prefix)
+  local at = now()
   local left = redis.call('PTTL', KEYS[1])
   local token = redis.call('GET', KEYS[2])
   local line = redis.call('LRANGE', KEYS[5], 0, 999)
