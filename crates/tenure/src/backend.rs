@@ -54,9 +54,18 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// latter may take many round trips: the engine bounds them generously as a whole, the backend each by itself.
     async fn inspect(&self, scope: Scope<'_>) -> Result<Vec<State>>;
 
-    /// Ends every hold of a resource by force and raises the fence above their tokens in the same step.
-    /// `None` if nobody held it.
-    async fn break_hold(&self, resource: &Resource) -> Result<Option<Broken>>;
+    /// Ends every hold of a resource by force and raises the fence above their tokens in the same step, and to `at_least`
+    /// if that is given: then also where nobody holds it. `None` if nobody held it.
+    async fn break_hold(&self, resource: &Resource, at_least: Option<Token>) -> Result<Option<Broken>>;
+
+    /// Says up to which lease claims will come, and learns who answers. For those who make one lock of several stores.
+    async fn introduce(&self, longest: Duration) -> Result<Server>;
+
+    /// The connection that answers now: another number as soon as another server may have answered. Known without I/O.
+    fn session(&self) -> u64;
+
+    /// The stores that this one is made of, and how they are; empty for a store that is one. Known without I/O.
+    fn members(&self) -> Vec<Member>;
 
     /// Gives back connections, files and the client's own record. Holds are not released.
     async fn close(&self) -> Result<()>;
@@ -78,6 +87,9 @@ pub struct Claim {
     /// How many consecutive tokens the grant reserves, at least 1: the first is the grant's own, the others are for
     /// handing the hold over inside the process. Always 1 where [`Capabilities::token_blocks`] is false.
     pub tokens: u32,
+    /// What the first token shall be at least, instead of the store's clock. The token of a hold that goes on is raised to it.
+    /// For those who make one lock of several stores, whose clocks differ.
+    pub at_least: Option<Token>,
     /// The caller's words for [`Backend::inspect`]; stored only when given.
     pub note: Option<Arc<str>>,
 }
@@ -153,6 +165,11 @@ pub enum Attempt {
         /// The present holder as the store writes it, where the answer tells.
         holder: Option<String>,
     },
+    /// Several asked at the same moment, and so none of them has it. Only from a store that is made of several.
+    Collided {
+        /// Ask again after this long, each after another time.
+        pause: Duration,
+    },
 }
 
 /// The answer to [`Backend::renew`], per claim.
@@ -165,6 +182,8 @@ pub enum Renewal {
     },
     /// The hold is no more: expired, broken, or lost by the store.
     Gone,
+    /// Neither is known of this hold, unlike of others in the same call.
+    Unknown,
 }
 
 /// The answer to [`Backend::release`].
@@ -202,14 +221,84 @@ pub struct State {
     pub count: Option<u64>,
     /// At least the last token of the name, also of earlier holders: the next one will be larger.
     pub fence: Option<Token>,
+    /// What each of the stores says that this one is made of.
+    pub verdicts: Vec<Verdict>,
 }
 
 impl State {
     /// A resource of which nothing is known.
     #[must_use]
     pub fn free(resource: Resource) -> Self {
-        Self { resource, holders: Vec::new(), waiting: None, line: Vec::new(), permits: None, count: None, fence: None }
+        Self {
+            resource,
+            holders: Vec::new(),
+            waiting: None,
+            line: Vec::new(),
+            permits: None,
+            count: None,
+            fence: None,
+            verdicts: Vec::new(),
+        }
     }
+}
+
+/// What one of several stores says of a resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// The store.
+    pub member: Member,
+    /// Who holds it there, or why that is not known.
+    pub holders: Result<Vec<Holder>, String>,
+}
+
+/// One of the stores that make one lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Its address, without credentials.
+    pub name: String,
+    /// Whether its vote counts.
+    pub standing: Standing,
+    /// How far its clock is ahead of the others' in milliseconds, or behind them if negative; `None` while unknown.
+    pub clock_ahead_ms: Option<i64>,
+}
+
+/// Whether the vote of a store counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// It does.
+    Counts,
+    /// Not yet: it has restarted, and a lock that it may have forgotten may still be held.
+    Quarantined {
+        /// For how long.
+        left: Duration,
+    },
+    /// Not now.
+    Away {
+        /// What was wrong when it was last asked.
+        why: String,
+    },
+    /// It should not be in the list.
+    Refused {
+        /// Why.
+        why: String,
+    },
+}
+
+/// Who answers, as a store tells when somebody [introduces](Backend::introduce) itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// The process or the file that keeps the locks: another one after a restart, which may have lost them.
+    pub id: String,
+    /// For how long it has kept all that it was told. `None` if it forgets nothing while its users live.
+    pub up: Option<Duration>,
+    /// Whether it only copies another one.
+    pub replica: bool,
+    /// Its wall clock in microseconds since 1970.
+    pub clock_micros: u64,
+    /// The longest lease that anybody has introduced itself with of late.
+    pub longest: Duration,
+    /// The [session](Backend::session) in which it said so.
+    pub session: u64,
 }
 
 /// How many permits a name has.

@@ -109,7 +109,8 @@ impl Builder {
         let own = || connect::Label { address: format!("{url}{}", client.id), prefix: String::new() };
         self.label = self.label.or_else(|| Some(own()));
         let runtime = self.runtime.clone().map_or_else(runtime::background, Ok)?;
-        let context = connect::Context { client: client.clone(), clock: self.clock.clone(), timeout: self.timeout };
+        let Self { timeout, lease, drift, .. } = self;
+        let context = connect::Context { client: client.clone(), clock: self.clock.clone(), timeout, lease, drift };
         let backend = runtime.spawn(async move { connect::open(target, context).await }).await.unwrap_or(Err(Error::Closed))?;
         self.build(backend, client.id, runtime)
     }

@@ -22,7 +22,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::backend::{Backend, Client};
 use crate::backends::prefixed::Prefixed;
-use crate::clock::Clock;
+use crate::clock::{Clock, Drift};
 use crate::duration;
 use crate::error::{Error, Result};
 
@@ -33,6 +33,9 @@ pub(crate) struct Context {
     pub(crate) client: Client,
     pub(crate) clock: Clock,
     pub(crate) timeout: Duration,
+    /// The lease of claims that give none.
+    pub(crate) lease: Duration,
+    pub(crate) drift: Drift,
 }
 
 type Open = fn(Address, Context) -> BoxFuture<'static, Result<Arc<dyn Backend>>>;

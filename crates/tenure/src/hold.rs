@@ -210,6 +210,7 @@ mod tests {
             queue: Queue::Never,
             lease: LEASE,
             tokens: 1,
+            at_least: None,
             note: None,
         };
         let terms = Terms { lease: LEASE, fixed: false, max_hold: None, note: None };

@@ -229,12 +229,12 @@ impl Locker {
         let Core { settings, owners, lease, .. } = &*self.core;
         let owner = owners.next();
         let (queue, lease) = (Queue::Never, *lease);
-        let claim = Claim { resource, owner, mode, queue, lease, tokens: 1, note: None };
+        let claim = Claim { resource, owner, mode, queue, lease, tokens: 1, at_least: None, note: None };
         self.core.call("subscribing", settings.timeout, |b| async move { b.watch(&claim).await }).await
     }
 
     pub(crate) async fn break_hold(&self, resource: Resource) -> Result<Option<Broken>> {
-        self.core.call("breaking", self.core.settings.timeout, |b| async move { b.break_hold(&resource).await }).await
+        self.core.call("breaking", self.core.settings.timeout, |b| async move { b.break_hold(&resource, None).await }).await
     }
 
     /// What the store can promise.
@@ -246,7 +246,7 @@ impl Locker {
     /// What this locker has done so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.core.settings.counters.read()
+        Stats { members: self.core.settings.backend.members(), ..self.core.settings.counters.read() }
     }
 
     /// The identity under which the store knows this locker.

@@ -217,6 +217,16 @@ impl Token {
         Self::after(last, u64::try_from(now.as_micros()).unwrap_or(u64::MAX))
     }
 
+    /// The rule of all stores: larger than the last one, and at least as large as was asked for, or else not behind this
+    /// machine's own clock.
+    #[must_use]
+    pub fn next(last: Option<Self>, at_least: Option<Self>) -> Option<Self> {
+        match at_least {
+            Some(least) => Self::after(last, least.0),
+            None => Self::after_now(last),
+        }
+    }
+
     /// The hybrid rule: larger than the last one, and not behind the store's clock (microseconds since 1970),
     /// so that a store that lost its counter still hands out larger tokens.
     #[must_use]

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::backend::Member;
+
 /// What a locker has done so far. Read with [`Locker::stats`](crate::Locker::stats).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -33,6 +35,8 @@ pub struct Stats {
     pub wait: Histogram,
     /// How long locks were held.
     pub hold: Histogram,
+    /// The stores that the locker's store is made of, and how they are; empty if it is one.
+    pub members: Vec<Member>,
 }
 
 /// Durations counted in buckets of powers of two of a microsecond.
@@ -156,6 +160,7 @@ impl Counters {
             holding: self.holding.read(),
             wait: self.wait.read(),
             hold: self.hold.read(),
+            members: Vec::new(),
         }
     }
 }

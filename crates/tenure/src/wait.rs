@@ -26,6 +26,9 @@ const MAX_TOKENS: usize = 16;
 /// The least time between a failed attempt and the next, if the policy's pause is not shorter.
 const LEAST_PAUSE: Duration = Duration::from_millis(100);
 
+/// How often one who does not wait asks again because others asked in the same moment.
+const MOST_COLLISIONS: u32 = 4;
+
 /// How long the caller is willing to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
@@ -156,10 +159,11 @@ impl Contender<'_> {
             queue: if patience == Patience::None { Queue::Never } else { Queue::Allowed },
             lease: terms.lease,
             tokens: u32::try_from(behind).unwrap_or(0) + 1,
+            at_least: None,
             note: terms.note.clone(),
         };
         let mut signal = None;
-        let mut failures = 0_u32;
+        let (mut failures, mut collisions) = (0_u32, 0_u32);
         // Whether the store may know this owner: then it must be told to forget it.
         let mut residue = false;
         let outcome = loop {
@@ -224,6 +228,21 @@ impl Contender<'_> {
                         }
                     };
                     match woken {
+                        Woken::Go => continue,
+                        Woken::Stop => break Ok(None),
+                    }
+                }
+                Ok(Attempt::Collided { pause }) => {
+                    heard(turn.as_ref(), failures, None);
+                    failures = 0;
+                    collisions += 1;
+                    self.busy = true;
+                    residue |= mode.keeps_place() && claim.queue == Queue::Allowed;
+                    if patience == Patience::None && collisions > MOST_COLLISIONS {
+                        break Ok(None);
+                    }
+                    // Not sooner for a signal: that may come from one of those who collided.
+                    match self.unless_stopped(tokio::time::sleep(pause)).await {
                         Woken::Go => continue,
                         Woken::Stop => break Ok(None),
                     }

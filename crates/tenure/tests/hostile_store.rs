@@ -5,11 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure::backend::{Attempt, Backend, Broken, Capabilities, Claim, Client, Mode, Queue, Released, Renewal, Scope, State};
+use tenure::backend::{
+    Attempt, Backend, Broken, Capabilities, Claim, Client, Member, Mode, Queue, Released, Renewal, Scope, Server, State,
+};
 use tenure::backends::memory::Memory;
 use tenure::clock::Clock;
 use tenure::signal::Signal;
-use tenure::{ClientId, Error, Fault, Locker, LostReason, Owner, OwnerIds, Resource, Result};
+use tenure::{ClientId, Error, Fault, Locker, LostReason, Owner, OwnerIds, Resource, Result, Token};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
@@ -103,8 +105,20 @@ impl Backend for Moody {
         self.inner.inspect(scope).await
     }
 
-    async fn break_hold(&self, resource: &Resource) -> Result<Option<Broken>> {
-        self.inner.break_hold(resource).await
+    async fn break_hold(&self, resource: &Resource, at_least: Option<Token>) -> Result<Option<Broken>> {
+        self.inner.break_hold(resource, at_least).await
+    }
+
+    async fn introduce(&self, longest: Duration) -> Result<Server> {
+        self.inner.introduce(longest).await
+    }
+
+    fn session(&self) -> u64 {
+        self.inner.session()
+    }
+
+    fn members(&self) -> Vec<Member> {
+        self.inner.members()
     }
 
     async fn close(&self) -> Result<()> {
@@ -280,6 +294,7 @@ async fn a_hold_that_ends_before_the_subscription_stands_is_not_missed() {
         queue: Queue::Never,
         lease: LEASE,
         tokens: 1,
+        at_least: None,
         note: None,
     };
     assert!(matches!(store.acquire(&claim).await, Ok(Attempt::Granted { .. })));

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure::backend::{Attempt, Backend, Broken, Capabilities, Claim, Client, Released, Renewal, Scope, State};
+use tenure::backend::{Attempt, Backend, Broken, Capabilities, Claim, Client, Member, Released, Renewal, Scope, Server, State};
 use tenure::backends::memory::Memory;
 use tenure::clock::Clock;
 use tenure::signal::{Hub, Signal};
-use tenure::{ClientId, Error, Fault, Locker, LostReason, Resource, Result, State as Held};
+use tenure::{ClientId, Error, Fault, Locker, LostReason, Resource, Result, State as Held, Token};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -71,8 +71,20 @@ impl Backend for Parted {
         self.inner.inspect(scope).await
     }
 
-    async fn break_hold(&self, resource: &Resource) -> Result<Option<Broken>> {
-        self.inner.break_hold(resource).await
+    async fn break_hold(&self, resource: &Resource, at_least: Option<Token>) -> Result<Option<Broken>> {
+        self.inner.break_hold(resource, at_least).await
+    }
+
+    async fn introduce(&self, longest: Duration) -> Result<Server> {
+        self.inner.introduce(longest).await
+    }
+
+    fn session(&self) -> u64 {
+        self.inner.session()
+    }
+
+    fn members(&self) -> Vec<Member> {
+        self.inner.members()
     }
 
     async fn close(&self) -> Result<()> {

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::backend::{Attempt, Backend, Broken, Capabilities, Claim, Released, Renewal, Scope, State};
+use crate::backend::{Attempt, Backend, Broken, Capabilities, Claim, Member, Released, Renewal, Scope, Server, State};
 use crate::error::{Error, Fault, Result};
-use crate::name::Resource;
+use crate::name::{Resource, Token};
 use crate::signal::{Hub, Signal};
 
 /// What goes wrong, and how often. Counted, not random: a run can be repeated.
@@ -102,8 +102,20 @@ impl Backend for Faulty {
         self.through("inspecting", self.inner.inspect(scope)).await
     }
 
-    async fn break_hold(&self, resource: &Resource) -> Result<Option<Broken>> {
-        self.through("breaking", self.inner.break_hold(resource)).await
+    async fn break_hold(&self, resource: &Resource, at_least: Option<Token>) -> Result<Option<Broken>> {
+        self.through("breaking", self.inner.break_hold(resource, at_least)).await
+    }
+
+    async fn introduce(&self, longest: Duration) -> Result<Server> {
+        self.through("introducing", self.inner.introduce(longest)).await
+    }
+
+    fn session(&self) -> u64 {
+        self.inner.session()
+    }
+
+    fn members(&self) -> Vec<Member> {
+        self.inner.members()
     }
 
     async fn close(&self) -> Result<()> {

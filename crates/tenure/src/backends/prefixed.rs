@@ -1,12 +1,13 @@
 //! A decorator: every name gets a prefix, so that programs can share a store without meeting.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::backend::{Attempt, Backend, Broken, Capabilities, Claim, Released, Renewal, Scope, State};
+use crate::backend::{Attempt, Backend, Broken, Capabilities, Claim, Member, Released, Renewal, Scope, Server, State};
 use crate::error::{Error, Result};
-use crate::name::Resource;
+use crate::name::{Resource, Token};
 use crate::signal::Signal;
 
 /// A backend under a prefix. `inspect` shows names without it.
@@ -79,8 +80,20 @@ impl Backend for Prefixed {
         ours.map(|s| self.without(s)).collect()
     }
 
-    async fn break_hold(&self, resource: &Resource) -> Result<Option<Broken>> {
-        self.inner.break_hold(&self.under(resource)?).await
+    async fn break_hold(&self, resource: &Resource, at_least: Option<Token>) -> Result<Option<Broken>> {
+        self.inner.break_hold(&self.under(resource)?, at_least).await
+    }
+
+    async fn introduce(&self, longest: Duration) -> Result<Server> {
+        self.inner.introduce(longest).await
+    }
+
+    fn session(&self) -> u64 {
+        self.inner.session()
+    }
+
+    fn members(&self) -> Vec<Member> {
+        self.inner.members()
     }
 
     async fn close(&self) -> Result<()> {

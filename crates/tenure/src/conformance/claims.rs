@@ -163,7 +163,7 @@ pub(super) async fn a_break_ends_the_hold_and_raises_the_fence(s: Subject) {
     let held = one.claim(&s.name("a"));
     let token = one.granted(&held).await;
     let name = s.name("a");
-    let broken = sure(|| other.backend.break_hold(&name)).await.expect("it was held");
+    let broken = sure(|| other.backend.break_hold(&name, None)).await.expect("it was held");
     assert_eq!(broken.holders.len(), 1);
     assert_eq!(broken.holders[0].owner, held.owner.to_string());
     assert!(broken.fence > token);
@@ -175,7 +175,7 @@ pub(super) async fn a_break_ends_the_hold_and_raises_the_fence(s: Subject) {
 pub(super) async fn breaking_a_free_lock_breaks_nothing(s: Subject) {
     let peer = s.peer().await;
     let name = s.name("a");
-    assert_eq!(sure(|| peer.backend.break_hold(&name)).await, None);
+    assert_eq!(sure(|| peer.backend.break_hold(&name, None)).await, None);
 }
 
 pub(super) async fn inspect_shows_holder_token_note_and_time_left(s: Subject) {

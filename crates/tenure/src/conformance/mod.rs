@@ -31,7 +31,7 @@ use tokio::runtime::{Builder, Handle};
 use crate::backend::{Attempt, Backend, Claim, Client, Mode, Queue, Scope, State};
 use crate::backends::faulty::{Faulty, Plan};
 use crate::backends::memory::Memory;
-use crate::clock::Clock;
+use crate::clock::{Clock, Drift};
 use crate::connect;
 use crate::error::{Error, Result};
 use crate::locker::Locker;
@@ -199,7 +199,8 @@ impl Subject {
         let url = url.to_owned();
         Self::new(lease, move |client| {
             let url = url.clone();
-            let context = connect::Context { client, clock: Clock::system(), timeout: Duration::from_secs(10) };
+            let (timeout, drift) = (Duration::from_secs(10), Drift::DEFAULT);
+            let context = connect::Context { client, clock: Clock::system(), timeout, lease, drift };
             async move {
                 // Connections and pipes belong to the runtime that made them: the one that lockers use.
                 let open = async move { connect::open(connect::parse(&url)?, context).await };
@@ -299,6 +300,7 @@ impl Peer {
             queue: Queue::Allowed,
             lease: self.lease,
             tokens: 1,
+            at_least: None,
             note: None,
         }
     }

@@ -271,6 +271,7 @@ impl Task {
                     self.schedule_at(owner, due);
                 }
                 Renewal::Gone => self.lose(owner, LostReason::Revoked),
+                Renewal::Unknown => self.renewal_failed(&[(owner, mode)], now, "the store cannot tell"),
             }
         }
     }

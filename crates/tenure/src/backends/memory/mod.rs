@@ -3,20 +3,22 @@
 mod slot;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 
 use self::slot::{Hold, Slot, Wake};
 use crate::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Client, Holder, Mode, Modes, Permits, Reach, Released, Renewal, Safety, Scope,
-    State, Survival,
+    Attempt, Backend, Broken, Capabilities, Claim, Client, Holder, Member, Mode, Modes, Permits, Reach, Released, Renewal,
+    Safety, Scope, Server, State, Survival,
 };
 use crate::clock::{Clock, Instant};
 use crate::connect::{Address, Context};
 use crate::error::{Error, Result};
-use crate::name::{OwnerId, Resource};
+use crate::name::{OwnerId, Resource, Token};
 use crate::signal::{Hub, Signal};
 
 const NAME: &str = "memory";
@@ -34,13 +36,20 @@ struct Store {
     clients: Mutex<HashMap<crate::name::ClientId, Arc<str>>>,
     hub: Hub,
     clock: Clock,
+    /// Of the client that made it.
+    id: String,
+    longest: Mutex<Duration>,
 }
 
 impl Memory {
     /// A store of its own.
     #[must_use]
     pub fn new(client: Client, clock: Clock) -> Self {
-        let store = Store { slots: Mutex::default(), clients: Mutex::default(), hub: Hub::default(), clock };
+        let (slots, clients, hub, longest) = (Mutex::default(), Mutex::default(), Hub::default(), Mutex::default());
+        static STORES: AtomicU64 = AtomicU64::new(0);
+        // A client may make several stores.
+        let id = format!("{}/{}", client.id, STORES.fetch_add(1, Ordering::Relaxed));
+        let store = Store { slots, clients, hub, clock, id, longest };
         Self { store: Arc::new(store), client: client.clone() }.client(client)
     }
 
@@ -68,6 +77,7 @@ impl Memory {
             permits: slot.permits.map(|of| Permits { of: of.into(), free: slot.free() }),
             count: slot.count,
             fence: slot.fence,
+            verdicts: Vec::new(),
         }
     }
 
@@ -181,18 +191,42 @@ impl Backend for Memory {
         }
     }
 
-    async fn break_hold(&self, resource: &Resource) -> Result<Option<Broken>> {
+    async fn break_hold(&self, resource: &Resource, at_least: Option<Token>) -> Result<Option<Broken>> {
         let now = self.store.clock.now();
         let mut slots = self.slots();
-        let Some(slot) = slots.get_mut(resource) else { return Ok(None) };
+        let slot = match at_least {
+            Some(_) => slots.entry(resource.clone()).or_default(),
+            None => match slots.get_mut(resource) {
+                Some(slot) => slot,
+                None => return Ok(None),
+            },
+        };
         slot.expire(now);
+        if slot.holds.is_empty() && at_least.is_none() {
+            return Ok(None);
+        }
+        let (fence, _) = slot.next_tokens(1, at_least)?;
         if slot.holds.is_empty() {
             return Ok(None);
         }
-        let (fence, _) = slot.next_tokens(1)?;
         let holders = slot.holds.drain(..).map(|hold| self.holder(&hold, now)).collect();
         self.wake(Wake::Next, resource, slots);
         Ok(Some(Broken { holders, fence }))
+    }
+
+    async fn introduce(&self, longest: Duration) -> Result<Server> {
+        let mut known = self.store.longest.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = longest.max(*known);
+        let clock_micros = Token::after_now(None).map_or(0, Token::get);
+        Ok(Server { id: self.store.id.clone(), up: None, replica: false, clock_micros, longest: *known, session: 0 })
+    }
+
+    fn session(&self) -> u64 {
+        0
+    }
+
+    fn members(&self) -> Vec<Member> {
+        Vec::new()
     }
 
     async fn close(&self) -> Result<()> {

@@ -99,15 +99,17 @@ impl Slot {
         let number = self.permits.unwrap_or(0);
         match verdict(&claim.owner, claim.mode, &self.holders(), &self.waiters(), number) {
             Verdict::Again(mine) => {
+                let token = self.raise(mine, claim)?;
                 self.holds[mine].until = until;
-                Ok((Attempt::Granted { token: self.holds[mine].token, valid_for: claim.lease }, woken))
+                Ok((Attempt::Granted { token, valid_for: claim.lease }, woken))
             }
             Verdict::Change(mine) => {
+                let token = self.raise(mine, claim)?;
                 (self.holds[mine].until, self.holds[mine].mode) = (until, claim.mode.held_as());
-                Ok((Attempt::Granted { token: self.holds[mine].token, valid_for: claim.lease }, Wake::Next))
+                Ok((Attempt::Granted { token, valid_for: claim.lease }, Wake::Next))
             }
             Verdict::Grant => {
-                let (token, reserved_to) = self.next_tokens(claim.tokens)?;
+                let (token, reserved_to) = self.next_tokens(claim.tokens, claim.at_least)?;
                 self.leave(claim.owner);
                 let (owner, mode, note) = (claim.owner, claim.mode, claim.note.clone());
                 self.holds.push(Hold { owner, mode, token, reserved_to, since: SystemTime::now(), until, note });
@@ -169,11 +171,25 @@ impl Slot {
         }
     }
 
-    pub(super) fn next_tokens(&mut self, count: u32) -> Result<(Token, Token)> {
-        let exhausted = || Error::backend(NAME, "acquiring", Fault::TokenExhausted, "the next token would not fit 63 bits");
-        let first = Token::after_now(self.fence).ok_or_else(exhausted)?;
+    pub(super) fn next_tokens(&mut self, count: u32, at_least: Option<Token>) -> Result<(Token, Token)> {
+        let first = Token::next(self.fence, at_least).ok_or_else(exhausted)?;
         let last = first.plus(u64::from(count) - 1).ok_or_else(exhausted)?;
         self.fence = Some(last);
         Ok((first, last))
     }
+
+    /// The token of a hold that goes on, raised if that was asked for.
+    fn raise(&mut self, mine: usize, claim: &Claim) -> Result<Token> {
+        let hold = &mut self.holds[mine];
+        if let Some(token) = claim.at_least.filter(|least| *least > hold.token) {
+            let reserved_to = token.plus(u64::from(claim.tokens) - 1).ok_or_else(exhausted)?;
+            (hold.token, hold.reserved_to) = (token, reserved_to);
+            self.fence = self.fence.max(Some(reserved_to));
+        }
+        Ok(hold.token)
+    }
+}
+
+fn exhausted() -> Error {
+    Error::backend(NAME, "acquiring", Fault::TokenExhausted, "the next token would not fit 63 bits")
 }
