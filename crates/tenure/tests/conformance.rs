@@ -32,7 +32,7 @@ const STORES: [Store; 21] = [
         needs: Needs::Nothing,
         check: |p, with| p.run_paused(|| with(Subject::memory())),
     },
-    Store { name: "sqlite", covers: &["sqlite"], needs: Needs::Nothing, check: |p, with| on(p, &sqlite(), with) },
+    Store { name: "sqlite", covers: &["sqlite"], needs: Needs::Nothing, check: on_sqlite },
     Store { name: "redis", covers: &["redis"], needs: Needs::Redis, check: |p, with| on(p, &redis(""), with) },
     Store { name: "redis_plain", covers: &[], needs: Needs::Redis, check: |p, with| on(p, &redis("?layout=plain"), with) },
     Store { name: "redis_pubsub", covers: &[], needs: Needs::Redis, check: |p, with| on(p, &redis("?wake=pubsub"), with) },
@@ -99,10 +99,10 @@ fn on(property: &Property, url: &str, with: fn(Subject) -> Subject) {
     property.run(&with(Subject::url(url, LEASE).under("app:")));
 }
 
-fn sqlite() -> String {
-    static DIR: OnceLock<tempfile::TempDir> = OnceLock::new();
-    let dir = DIR.get_or_init(|| tempfile::tempdir().expect("a directory"));
-    format!("sqlite:{}", dir.path().join("locks.db").display())
+/// A file each: all names of one share a counter, and some properties say which token is the next.
+fn on_sqlite(property: &Property, with: fn(Subject) -> Subject) {
+    let dir = tempfile::tempdir().expect("a directory");
+    on(property, &format!("sqlite:{}", dir.path().join("locks.db").display()), with);
 }
 
 fn server() -> &'static RedisServer {

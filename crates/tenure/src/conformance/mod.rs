@@ -17,6 +17,7 @@ mod family;
 mod holds;
 mod lines;
 mod shared;
+mod tokens;
 mod waiting;
 
 use std::fmt;
@@ -127,6 +128,12 @@ properties! {
         inspect_lists_held_names_under_a_literal_prefix
         names_of_all_kinds_are_kept_apart
         a_given_up_claim_leaves_nothing;
+    tokens:
+        a_token_is_at_least_what_was_asked_for
+        a_hold_that_goes_on_is_raised_to_a_larger_token
+        raising_one_of_many_takes_no_token_back
+        a_break_raises_the_fence_also_where_nobody_holds
+        an_introduction_tells_who_answers;
     holds:
         a_lock_is_kept_alive_past_its_lease
         a_fixed_lease_ends_and_says_so

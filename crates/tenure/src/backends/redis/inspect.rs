@@ -14,6 +14,7 @@ use super::keys::{self, Layout};
 use super::link::Link;
 use super::question::Question;
 use super::reply::{array, int, text, token_of, unexpected};
+use super::wire;
 use crate::backend::{Broken, Holder, Mode, Permits, State};
 use crate::error::{Error, Fault, Result};
 use crate::name::{OwnerId, Resource, Token};
@@ -104,6 +105,7 @@ impl Redis {
             permits: int(free).map(|free| Permits { of: free.saturating_add(taken), free }),
             count: int(count).and_then(|n| u64::try_from(n).ok()),
             fence,
+            verdicts: Vec::new(),
         })
     }
 
@@ -176,15 +178,16 @@ impl Redis {
         Some(about)
     }
 
-    pub(super) async fn break_all(&self, name: &Resource) -> Result<Option<Broken>> {
+    pub(super) async fn break_all(&self, name: &Resource, at_least: Option<Token>) -> Result<Option<Broken>> {
         let slot = self.router.slot(name)?;
         let keys = self.described(name);
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         let (channels, shares) = (self.layout.channels_of_key(name.as_str()), keys::shares(name));
-        let mut args = vec![&*shares, &*self.token_idle, self.publish()];
+        let least = wire::least(at_least, 1)?;
+        let mut args = vec![&*shares, &*self.token_idle, self.publish(), &*least];
         args.extend(channels.iter().map(String::as_str));
         if self.layout == Layout::Plain {
-            args = vec![&*channels[0], &*self.token_idle, self.publish()];
+            args = vec![&*channels[0], &*self.token_idle, self.publish(), &*least];
         }
         let answer = self.eval("breaking", slot, &self.scripts.break_hold, &keys, &args).await?.value;
         if answer == Value::Nil {

@@ -156,6 +156,9 @@ pub(crate) fn client(id: ClientId) -> String {
     format!("tenure_client:{id}")
 }
 
+/// The longest lease that clients have introduced themselves with.
+pub(crate) const LEASES: &str = "tenure:leases";
+
 /// Redisson's rule: a name with a brace is taken to bring its own hash tag.
 fn prefixed(prefix: &str, name: &str) -> String {
     if name.contains('{') { format!("{prefix}:{name}") } else { format!("{prefix}:{{{name}}}") }

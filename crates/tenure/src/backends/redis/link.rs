@@ -76,6 +76,11 @@ impl Answer {
         self.live.wake
     }
 
+    /// The connection over which it was said.
+    pub(super) fn session(&self) -> u64 {
+        self.live.id
+    }
+
     /// Makes sure that enough replicas have what was written. `WAIT` speaks of what its own connection has written, and
     /// holds up what is sent after it; so one serves all who wrote before it, and replicas that hang cost everybody one
     /// wait, not one each.
@@ -159,6 +164,11 @@ impl Link {
     /// How waiters are woken, if there is a connection that has not been heard to break.
     pub(super) fn wake(&self) -> Option<Wake> {
         self.live().as_ref().map(|live| live.wake)
+    }
+
+    /// The present connection, zero if there is none.
+    pub(super) fn session(&self) -> u64 {
+        self.live().as_ref().map_or(0, |live| live.id)
     }
 
     pub(super) fn is_live(&self) -> bool {

@@ -9,6 +9,7 @@ mod cluster;
 mod dial;
 mod fault;
 mod inspect;
+mod introduce;
 mod keys;
 mod known;
 mod link;
@@ -50,8 +51,8 @@ use self::scripts::{Scripts, Source};
 use self::shared::{Wake, lock};
 use self::wire::{Call, Renews};
 use crate::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Client, Mode, Modes, Queue, Reach, Released, Renewal, Safety, Scope, State,
-    Survival,
+    Attempt, Backend, Broken, Capabilities, Claim, Client, Member, Mode, Modes, Queue, Reach, Released, Renewal, Safety, Scope,
+    Server, State, Survival,
 };
 use crate::clock::{Clock, Instant};
 use crate::error::{Error, Fault, Result};
@@ -125,9 +126,10 @@ impl Redis {
         let (token, note) = (self.layout.token(name), keys::note(name));
         let (owner, lease, tokens) = (claim.owner.to_string(), claim.lease_millis().to_string(), claim.tokens.to_string());
         let keys = [name.as_str(), &token, &note];
-        let args = [&*owner, &*lease, &*tokens, &*self.token_idle, claim.note.as_deref().unwrap_or_default()];
+        let least = wire::least(claim.at_least, claim.tokens)?;
+        let args = [&*owner, &*lease, &*tokens, &*self.token_idle, &*least, claim.note.as_deref().unwrap_or_default()];
         let without_note = usize::from(claim.note.is_none());
-        let (keys, args) = (&keys[..3 - without_note], &args[..5 - without_note]);
+        let (keys, args) = (&keys[..3 - without_note], &args[..6 - without_note]);
         self.recorded(claim.lease, self.eval("acquiring", slot, &self.scripts.acquire, keys, args)).await
     }
 
@@ -359,13 +361,25 @@ impl Backend for Redis {
         }
     }
 
-    async fn break_hold(&self, name: &Resource) -> Result<Option<Broken>> {
-        let broken = self.break_all(name).await?;
+    async fn break_hold(&self, name: &Resource, at_least: Option<Token>) -> Result<Option<Broken>> {
+        let broken = self.break_all(name, at_least).await?;
         if broken.is_some() {
             let channels = self.layout.channels_of_key(name.as_str());
             channels.iter().for_each(|channel| self.router.shared.hub.fire(channel));
         }
         Ok(broken)
+    }
+
+    async fn introduce(&self, longest: Duration) -> Result<Server> {
+        self.who_answers(longest).await
+    }
+
+    fn session(&self) -> u64 {
+        self.router.session()
+    }
+
+    fn members(&self) -> Vec<Member> {
+        Vec::new()
     }
 
     async fn close(&self) -> Result<()> {

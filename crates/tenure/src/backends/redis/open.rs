@@ -50,7 +50,7 @@ pub(crate) fn open(address: connect::Address, context: Context) -> BoxFuture<'st
         let wake = router.wake().await?;
         let scripts = Scripts::of(layout);
         let record = Mutex::new((Instant::from_nanos(1), 0));
-        let Context { client, clock, timeout } = context;
+        let Context { client, clock, timeout, .. } = context;
         let known_clients = KnownClients::default();
         let redis = Redis {
             router,

@@ -146,6 +146,14 @@ impl Router {
         self.route.masters().await
     }
 
+    /// The connection to the one server that has everything; zero while there is none, and where there are several.
+    pub(super) fn session(&self) -> u64 {
+        match &*self.route.servers() {
+            [one] => one.session(),
+            _ => 0,
+        }
+    }
+
     /// How waiters are woken here.
     pub(super) async fn wake(&self) -> Result<Wake> {
         let mut trouble = Error::unavailable(NAME, "connecting", Fault::Connection, "no server is known");

@@ -80,7 +80,7 @@ impl Scripts {
     }
 }
 
-/// The scripts of the other modes, in Redisson's layout.
+/// The scripts of the other modes, in Redisson's layout, and what is the same in both.
 #[derive(Debug)]
 pub(crate) struct Family {
     pub(crate) fair_acquire: Source,
@@ -93,6 +93,7 @@ pub(crate) struct Family {
     pub(crate) permits_release: Source,
     pub(crate) permits_resize: Source,
     pub(crate) latch: Source,
+    pub(crate) introduce: Source,
 }
 
 pub(crate) static FAMILY: LazyLock<Family> = LazyLock::new(|| {
@@ -108,5 +109,6 @@ pub(crate) static FAMILY: LazyLock<Family> = LazyLock::new(|| {
         permits_release: script(&[NOW, TELL, PERMITS], include_str!("scripts/permits_release.lua")),
         permits_resize: script(&[NOW, TELL, PERMITS], include_str!("scripts/permits_resize.lua")),
         latch: script(&[TELL], include_str!("scripts/latch.lua")),
+        introduce: script(&[], include_str!("scripts/introduce.lua")),
     }
 });

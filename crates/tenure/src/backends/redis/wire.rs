@@ -7,7 +7,8 @@ use super::fault::NAME;
 use super::keys;
 use super::scripts::{FAMILY, Source};
 use crate::backend::{Claim, Mode, Queue};
-use crate::error::{Error, Result};
+use crate::error::{Error, Fault, Result};
+use crate::name::Token;
 
 /// How long numbers live that nobody uses any more.
 const NUMBER_IDLE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -43,6 +44,13 @@ fn millis(d: Duration) -> String {
     d.as_millis().to_string()
 }
 
+/// What the largest token of a grant shall be at least, or nothing.
+pub(super) fn least(at_least: Option<Token>, tokens: u32) -> Result<String> {
+    let Some(first) = at_least else { return Ok(String::new()) };
+    let exhausted = || Error::backend(NAME, "acquiring", Fault::TokenExhausted, "the next token would not fit 63 bits");
+    Ok(first.plus(u64::from(tokens) - 1).ok_or_else(exhausted)?.to_string())
+}
+
 fn place(claim: &Claim) -> String {
     if claim.queue == Queue::Never { "0".to_owned() } else { millis(claim.place_lease()) }
 }
@@ -59,11 +67,12 @@ impl Redis {
         let (owner, lease, idle) = (claim.owner.to_string(), claim.lease_millis().to_string(), self.token_idle.clone());
         let (main, token, note) = (name.as_str().to_owned(), self.layout.token(name), claim.note.as_deref());
         let (channel, verb) = (self.layout.channel_of(claim), self.publish().to_owned());
+        let least = least(claim.at_least, claim.tokens)?;
         let call = match claim.mode {
             Mode::Fair => {
                 let [line, deadlines, ours] = keys::line(name);
                 let mut keys = vec![main, token, line, deadlines, ours];
-                let mut args = vec![owner, lease, idle, place(claim), self.layout.channel(name), verb];
+                let mut args = vec![owner, lease, idle, place(claim), self.layout.channel(name), verb, least];
                 if let Some(note) = note {
                     keys.push(keys::note(name));
                     args.push(note.to_owned());
@@ -78,14 +87,14 @@ impl Redis {
                 };
                 let how = how.to_owned();
                 let keys = vec![main, token, keys::writers(name), keys::notes(name), keys::share(name, claim.owner)];
-                let mut args = vec![how, owner, lease, claim.tokens.to_string(), idle, place(claim), channel, verb];
+                let mut args = vec![how, owner, lease, claim.tokens.to_string(), idle, place(claim), channel, verb, least];
                 args.extend(note.map(str::to_owned));
                 Call { source: &FAMILY.rw_acquire, keys, args }
             }
             Mode::Permits { take, of } => {
                 let keys = vec![main, keys::held_permits(name, self.counters), keys::notes(name), token];
                 let (life, note) = (self.life(claim.lease), note.unwrap_or_default().to_owned());
-                let mut args = vec![owner, lease, of.to_string(), idle, life, channel, verb, note];
+                let mut args = vec![owner, lease, of.to_string(), idle, life, channel, verb, note, least];
                 args.extend(keys::permit_ids(claim.owner, take));
                 Call { source: &FAMILY.permits_acquire, keys, args }
             }

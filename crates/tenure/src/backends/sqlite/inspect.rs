@@ -76,6 +76,7 @@ impl Verbs<'_> {
             count,
             fence: self.counter()?,
             holders: holds.into_iter().map(|hold| hold.show(now)).collect(),
+            verdicts: Vec::new(),
             resource,
         })
     }

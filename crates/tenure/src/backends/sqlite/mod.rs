@@ -13,6 +13,7 @@ mod fault;
 mod file;
 mod format;
 mod inspect;
+mod introduce;
 mod line;
 mod message;
 mod numbers;
@@ -25,6 +26,7 @@ mod worker;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
@@ -36,11 +38,12 @@ use self::verbs::{Answer, Verbs};
 use self::watches::Watches;
 use self::worker::{Ask, Job, Worker};
 use crate::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Modes, Reach, Released, Renewal, Safety, Scope, State, Survival,
+    Attempt, Backend, Broken, Capabilities, Claim, Member, Modes, Reach, Released, Renewal, Safety, Scope, Server, State,
+    Survival,
 };
 use crate::connect::{Address, Context};
 use crate::error::{Error, Fault, Result};
-use crate::name::Resource;
+use crate::name::{Resource, Token};
 use crate::signal::{Hub, Signal};
 
 const RELEASING: &str = "releasing";
@@ -129,9 +132,21 @@ impl Backend for Sqlite {
         }
     }
 
-    async fn break_hold(&self, resource: &Resource) -> Result<Option<Broken>> {
+    async fn break_hold(&self, resource: &Resource, at_least: Option<Token>) -> Result<Option<Broken>> {
         let resource = resource.clone();
-        self.ask("breaking", move |verbs| verbs.break_hold(&resource)).await
+        self.ask("breaking", move |verbs| verbs.break_hold(&resource, at_least)).await
+    }
+
+    async fn introduce(&self, longest: Duration) -> Result<Server> {
+        self.ask("introducing", move |verbs| verbs.introduce(longest)).await
+    }
+
+    fn session(&self) -> u64 {
+        0
+    }
+
+    fn members(&self) -> Vec<Member> {
+        Vec::new()
     }
 
     async fn close(&self) -> Result<()> {

@@ -15,7 +15,7 @@ pub(super) struct Hold {
     pub(super) mode: Mode,
     pub(super) until: Instant,
     pub(super) token: Token,
-    last: Token,
+    pub(super) last: Token,
     note: Option<String>,
 }
 

@@ -71,10 +71,10 @@ impl Verbs<'_> {
             let held: Vec<_> = holds.iter().map(|hold| (&*hold.owner, hold.mode)).collect();
             let waiting: Vec<_> = line.iter().map(|waiter| (&*waiter.owner, waiter.mode)).collect();
             let attempt = match verdict(&&*owner, claim.mode, &held, &waiting, number) {
-                Verdict::Again(mine) => Ok(self.go_on(claim, &owner, &holds[mine], holds[mine].mode, now)?),
+                Verdict::Again(mine) => self.go_on(claim, &owner, &holds[mine], holds[mine].mode, now)?,
                 Verdict::Change(mine) => {
                     ended = true;
-                    Ok(self.go_on(claim, &owner, &holds[mine], claim.mode.held_as(), now)?)
+                    self.go_on(claim, &owner, &holds[mine], claim.mode.held_as(), now)?
                 }
                 Verdict::Grant => self.grant(claim, &owner, now)?,
                 Verdict::Busy => {
@@ -98,17 +98,24 @@ impl Verbs<'_> {
         Ok(attempt)
     }
 
-    fn go_on(&self, claim: &Claim, owner: &str, hold: &Hold, mode: Mode, now: Instant) -> rusqlite::Result<Attempt> {
+    fn go_on(&self, claim: &Claim, owner: &str, hold: &Hold, mode: Mode, now: Instant) -> Answer<Attempt> {
+        let (mut token, mut last) = (hold.token, hold.last);
+        if let Some(least) = claim.at_least.filter(|least| *least > token) {
+            let Some(reserved) = least.plus(u64::from(claim.tokens.max(1)) - 1) else { return Ok(Err(exhausted())) };
+            (token, last) = (least, reserved);
+            self.count_to(last)?;
+        }
         let (kind, _) = written(mode);
         let until = signed(now.after(claim.lease).as_nanos());
-        let sql = "UPDATE holds SET until = ?3, kind = ?4 WHERE name = ?1 AND owner = ?2";
-        self.run(sql, params![claim.resource.as_str().as_bytes(), owner, until, kind])?;
-        Ok(Attempt::Granted { token: hold.token, valid_for: claim.lease })
+        let sql = "UPDATE holds SET until = ?3, kind = ?4, token = ?5, last = ?6 WHERE name = ?1 AND owner = ?2";
+        let name = claim.resource.as_str().as_bytes();
+        self.run(sql, params![name, owner, until, kind, signed(token.get()), signed(last.get())])?;
+        Ok(Ok(Attempt::Granted { token, valid_for: claim.lease }))
     }
 
     fn grant(&mut self, claim: &Claim, owner: &str, now: Instant) -> Answer<Attempt> {
         let name = claim.resource.as_str();
-        let (token, last) = match self.tokens(claim.tokens)? {
+        let (token, last) = match self.tokens(claim.tokens, claim.at_least)? {
             Ok(tokens) => tokens,
             Err(e) => return Ok(Err(e)),
         };
@@ -184,7 +191,7 @@ impl Verbs<'_> {
         Ok(Ok(if hold == Some(true) { Released::Yes } else { Released::NotHeld }))
     }
 
-    pub(super) fn break_hold(&mut self, resource: &Resource) -> Answer<Option<Broken>> {
+    pub(super) fn break_hold(&mut self, resource: &Resource, at_least: Option<Token>) -> Answer<Option<Broken>> {
         let name = resource.as_str();
         let now = self.me.clock.now();
         let mut holds = self.stored(name, now)?.holds;
@@ -192,13 +199,16 @@ impl Verbs<'_> {
         let (_, dead) = self.look_at(&clients);
         holds.retain(|hold| !dead.contains(&hold.client));
         dead.into_iter().try_for_each(|client| self.bury(client))?;
-        if holds.is_empty() {
+        if holds.is_empty() && at_least.is_none() {
             return Ok(Ok(None));
         }
-        let fence = match self.tokens(1)? {
+        let fence = match self.tokens(1, at_least)? {
             Ok((fence, _)) => fence,
             Err(e) => return Ok(Err(e)),
         };
+        if holds.is_empty() {
+            return Ok(Ok(None));
+        }
         self.run("DELETE FROM holds WHERE name = ?1", params![name.as_bytes()])?;
         self.wake(name, now)?;
         Ok(Ok(Some(Broken { holders: holds.into_iter().map(|hold| hold.show(now)).collect(), fence })))
@@ -259,15 +269,21 @@ impl Verbs<'_> {
     }
 
     /// Reserves tokens. One counter for all names: it outlives the rows of locks that are free.
-    fn tokens(&self, count: u32) -> Answer<(Token, Token)> {
-        let first = Token::after_now(self.counter()?);
+    fn tokens(&self, count: u32, at_least: Option<Token>) -> Answer<(Token, Token)> {
+        let first = Token::next(self.counter()?, at_least);
         let last = first.and_then(|first| first.plus(u64::from(count.max(1)) - 1));
-        let Some((first, last)) = first.zip(last) else {
-            let detail = "the next token would not fit 63 bits";
-            return Ok(Err(Error::backend(NAME, "acquiring", Fault::TokenExhausted, detail)));
-        };
-        let sql = "INSERT OR REPLACE INTO counter (one, token) VALUES (1, ?1)";
-        self.run(sql, params![signed(last.get())])?;
+        let Some((first, last)) = first.zip(last) else { return Ok(Err(exhausted())) };
+        self.count_to(last)?;
         Ok(Ok((first, last)))
     }
+
+    /// Raises the counter; it never goes back.
+    fn count_to(&self, last: Token) -> rusqlite::Result<usize> {
+        let sql = "INSERT INTO counter (one, token) VALUES (1, ?1) ON CONFLICT (one) DO UPDATE SET token = max(token, ?1)";
+        self.run(sql, params![signed(last.get())])
+    }
+}
+
+fn exhausted() -> Error {
+    Error::backend(NAME, "acquiring", Fault::TokenExhausted, "the next token would not fit 63 bits")
 }

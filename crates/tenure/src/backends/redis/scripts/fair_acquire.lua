@@ -1,5 +1,5 @@
 -- KEYS: lock, token, line, deadlines, ours, note if there is one. ARGV: owner, lease, idle time of tokens, how long a place is
--- kept (0: no place), channel, how to publish, note if there is one.
+-- kept (0: no place), channel, how to publish, the least that the token may be or nothing, note if there is one.
 -- {1, token} | {0, ms until asking again, a holder}
 local owner, place, at = ARGV[1], tonumber(ARGV[4]), now()
 local line, deadlines, ours = KEYS[3], KEYS[4], KEYS[5]
@@ -9,8 +9,15 @@ local left = redis.call('PTTL', KEYS[1])
 local head = redis.call('LINDEX', line, 0)
 local again = left ~= -2 and mine(KEYS[1], owner)
 if again or left == -2 and (not head or head == owner) then
-  local top = again and redis.call('GET', KEYS[2]) or next_token(KEYS[2], 1, tonumber(ARGV[3]))
-  if type(top) == 'table' then return top end
+  local idle, least = tonumber(ARGV[3]), ARGV[7]
+  local top = again and redis.call('GET', KEYS[2])
+  if not top then
+    top = next_token(KEYS[2], 1, idle, least)
+    if type(top) == 'table' then return top end
+  elseif more(least, top) then
+    top = least
+    put_token(KEYS[2], top, idle)
+  end
   local refused = take(KEYS[1], owner, ARGV[2])
   if refused then return refused end
   if head == owner then
@@ -27,7 +34,7 @@ if again or left == -2 and (not head or head == owner) then
       end
     end
   end
-  if ARGV[7] then redis.call('SET', KEYS[6], owner .. ' ' .. ARGV[7], 'PX', ARGV[2]) end
+  if ARGV[8] then redis.call('SET', KEYS[6], owner .. ' ' .. ARGV[8], 'PX', ARGV[2]) end
   return {1, top}
 end
 local holder = left ~= -2 and a_holder(KEYS[1])

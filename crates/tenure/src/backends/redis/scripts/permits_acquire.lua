@@ -1,26 +1,32 @@
 -- KEYS: number, held, owners, token. ARGV: owner, lease, how many there are if nobody has said so, idle time of tokens, life of
--- the keys, channel, how to publish, note, ids...
+-- the keys, channel, how to publish, note, the least that the token may be or nothing, ids...
 -- {1, token} | {0, ms until asking again}
 local number, held, at = KEYS[1], KEYS[2], now()
 local until_ = string.format('%.0f', at + tonumber(ARGV[2]))
-local take = #ARGV - 8
+local take = #ARGV - 9
 local free, news, refused = sweep_permits(number, held, at)
 if refused then return refused end
 if news > 0 then forget_owners(KEYS[3], held) end
 local function hold(top)
-  for i = 9, #ARGV do redis.call('ZADD', held, until_, raw(ARGV[i])) end
-  redis.call('HSET', KEYS[3], ARGV[1], top .. ' ' .. ARGV[9] .. ' ' .. ARGV[8])
+  for i = 10, #ARGV do redis.call('ZADD', held, until_, raw(ARGV[i])) end
+  redis.call('HSET', KEYS[3], ARGV[1], top .. ' ' .. ARGV[10] .. ' ' .. ARGV[8])
   keep(number, held, KEYS[3], ARGV[5])
 end
-local mine = count_held(held, 9, #ARGV, at)
+local mine = count_held(held, 10, #ARGV, at)
 if mine > 0 and mine < take then
   -- What is left of a claim that is broken goes back, or the number would grow.
-  for i = 9, #ARGV do redis.call('ZREM', held, raw(ARGV[i])) end
+  for i = 10, #ARGV do redis.call('ZREM', held, raw(ARGV[i])) end
   if free then free = redis.call('INCRBY', number, mine) end
 end
 if mine == take then
-  local top = token_of(KEYS[3], ARGV[1]) or next_token(KEYS[4], 1, tonumber(ARGV[4]))
-  if type(top) == 'table' then return top end
+  local top = token_of(KEYS[3], ARGV[1])
+  if not top then
+    top = next_token(KEYS[4], 1, tonumber(ARGV[4]), ARGV[9])
+    if type(top) == 'table' then return top end
+  elseif more(ARGV[9], top) then
+    top = ARGV[9]
+    if more(top, redis.call('GET', KEYS[4]) or '') then put_token(KEYS[4], top, tonumber(ARGV[4])) end
+  end
   hold(top)
   return {1, top}
 end
@@ -36,7 +42,7 @@ if not free then
   end
 end
 if free >= take then
-  local top = next_token(KEYS[4], 1, tonumber(ARGV[4]))
+  local top = next_token(KEYS[4], 1, tonumber(ARGV[4]), ARGV[9])
   if type(top) == 'table' then return top end
   free = redis.call('DECRBY', number, take)
   hold(top)

@@ -1,5 +1,6 @@
 -- KEYS: lock, token, writers in line, notes, share of this reader. ARGV: read, write or downgrade, owner, lease, tokens, idle time of tokens,
--- how long a place in line is kept (0: no place), channel, how to publish, note if there is one.
+-- how long a place in line is kept (0: no place), channel, how to publish, the least that the largest token may be or nothing, note if
+-- there is one.
 -- {1, largest token, 1 if a writer now reads} | {0, ms until asking again, a holder}
 local lock, writers, owner, lease = KEYS[1], KEYS[3], ARGV[2], tonumber(ARGV[3])
 local place, at = tonumber(ARGV[6]), now()
@@ -43,8 +44,16 @@ if left ~= -2 and (left < lease or mode == 'write') then
   local set = redis.pcall('PEXPIRE', lock, ARGV[3])
   if type(set) == 'table' then return set end
 end
-local top = (reads or writes) and token_of(KEYS[4], owner) or next_token(KEYS[2], tonumber(ARGV[4]), tonumber(ARGV[5]))
-if type(top) == 'table' then return top end
+local idle, least = tonumber(ARGV[5]), ARGV[9]
+local top = (reads or writes) and token_of(KEYS[4], owner)
+if not top then
+  top = next_token(KEYS[2], tonumber(ARGV[4]), idle, least)
+  if type(top) == 'table' then return top end
+elseif more(least, top) then
+  top = least
+  -- Another reader may have been given a larger one.
+  if more(top, redis.call('GET', KEYS[2]) or '') then put_token(KEYS[2], top, idle) end
+end
 if ARGV[1] == 'write' then
   redis.call('HSET', lock, 'mode', 'write', owner .. ':write', 1)
   redis.call('ZREM', writers, owner)
@@ -64,7 +73,7 @@ end
 -- Redisson says nothing here, and its readers would sleep on.
 local changed = writes and ARGV[1] == 'downgrade'
 if changed then tell_all(ARGV[8], ARGV[7]) end
-redis.call('HSET', KEYS[4], owner, top .. ' ' .. (ARGV[9] or ''))
+redis.call('HSET', KEYS[4], owner, top .. ' ' .. (ARGV[10] or ''))
 if redis.call('PTTL', KEYS[4]) < lease then redis.call('PEXPIRE', KEYS[4], ARGV[3]) end
 if changed then return {1, top, 1} end
 return {1, top}

@@ -1,21 +1,30 @@
--- The hybrid token: larger than the last one, and not behind the server's clock. Returns the largest of `count` new ones
--- as a string, because Lua's numbers end at 2^53.
-local function next_token(key, count, idle)
-  local t = redis.call('TIME')
-  local first = t[1] * 1000000 + t[2]
-  local top = string.format('%.0f', first + count - 1)
-  local last
-  if idle == 0 then
-    last = redis.call('SET', key, top, 'GET')
-  else
-    last = redis.call('SET', key, top, 'PX', idle, 'GET')
+-- Tokens are decimal strings, because Lua's numbers end at 2^53. Whether one is larger than another; nothing is the smallest.
+local function more(a, b) return #a > #b or #a == #b and a > b end
+
+-- Keeps a token, and returns the one before.
+local function put_token(key, token, idle)
+  if idle == 0 then return redis.call('SET', key, token, 'GET') end
+  return redis.call('SET', key, token, 'PX', idle, 'GET')
+end
+
+-- The largest of `count` new tokens: larger than the last one, and at least `least` if that is not empty, or else not behind the
+-- server's clock.
+local function next_token(key, count, idle, least)
+  local top = least
+  if top == '' then
+    local t = redis.call('TIME')
+    top = string.format('%.0f', t[1] * 1000000 + t[2] + count - 1)
   end
+  local last = put_token(key, top, idle)
   if not last then return top end
-  local n = tonumber(last)
-  if n and n < first then return top end
-  -- The clock is behind the counter: put it back and count on. INCRBY is exact where Lua is not.
+  local n, wanted = tonumber(last), tonumber(top)
+  if n and n + count <= wanted and wanted < 2 ^ 53 then return top end
+  -- The counter is ahead: put it back and count on. INCRBY is exact where Lua is not.
   redis.call('SET', key, last, 'KEEPTTL')
   if not n then return redis.error_reply('FOREIGN the token key holds ' .. string.sub(last, 1, 32)) end
   redis.call('INCRBY', key, count)
-  return redis.call('GET', key)
+  last = redis.call('GET', key)
+  if not more(top, last) then return last end
+  redis.call('SET', key, top, 'KEEPTTL')
+  return top
 end

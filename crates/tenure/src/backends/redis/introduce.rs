@@ -1,0 +1,47 @@
+//! Who answers: for those who make one lock of several servers.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use super::Redis;
+use super::fault::NAME;
+use super::keys;
+use super::reply::{text, unexpected};
+use super::scripts::FAMILY;
+use crate::backend::Server;
+use crate::error::{Error, Fault, Result};
+
+const DOING: &str = "introducing";
+
+impl Redis {
+    pub(super) async fn who_answers(&self, longest: Duration) -> Result<Server> {
+        let slot = self.router.slot_of_key(keys::LEASES);
+        // Rounded up: a lease that is told shorter than it is would be forgotten too soon.
+        let longest = longest.as_nanos().div_ceil(1_000_000).to_string();
+        let answer = self.eval(DOING, slot, &FAMILY.introduce, &[keys::LEASES], &[&longest]).await?;
+        let Value::Array(items) = &answer.value else { return Err(unexpected(DOING)) };
+        let [id, Value::Int(up), Value::Int(master), Value::Int(seconds), Value::Int(micros), Value::Int(longest)] = &**items
+        else {
+            return Err(unexpected(DOING));
+        };
+        let (id, Ok(up)) = (text(id).unwrap_or_default(), u64::try_from(*up)) else { return Err(silent()) };
+        if id.is_empty() {
+            return Err(silent());
+        }
+        let number = |n: i64| u64::try_from(n).map_err(|_| unexpected(DOING));
+        Ok(Server {
+            id: id.to_owned(),
+            up: Some(Duration::from_secs(up)),
+            replica: *master != 1,
+            clock_micros: number(*seconds)?.saturating_mul(1_000_000).saturating_add(number(*micros)?),
+            longest: Duration::from_millis(number(*longest)?),
+            session: answer.session(),
+        })
+    }
+}
+
+fn silent() -> Error {
+    let detail = "INFO does not say which process answers (run_id) and since when (uptime_in_seconds)";
+    Error::backend(NAME, DOING, Fault::Protocol, detail)
+}
