@@ -9,6 +9,7 @@ mod redis_cases {
     pub(crate) mod golden_fair;
     pub(crate) mod golden_permits;
     pub(crate) mod golden_rw;
+    pub(crate) mod introduce;
     pub(crate) mod java;
     pub(crate) mod layout;
     pub(crate) mod outages;
@@ -24,6 +25,7 @@ use redis_cases::faults::*;
 use redis_cases::golden_fair::*;
 use redis_cases::golden_permits::*;
 use redis_cases::golden_rw::*;
+use redis_cases::introduce::*;
 use redis_cases::layout::*;
 use redis_cases::outages::*;
 use redis_cases::peer_fair::*;
@@ -34,6 +36,9 @@ use redis_cases::tls::*;
 fn main() {
     support::run(tests! {
         Redis:
+            an_introduction_is_forgotten_after_twice_the_longest_lease
+            a_replica_says_so_and_writes_nothing
+            who_may_not_ask_who_answers_is_told_which_right_is_missing
             golden_vector_1_a_hash_with_one_field_and_a_time_to_live
             golden_vector_2_a_release_publishes_zero_once
             golden_vector_3_breaking_a_free_lock_publishes_nothing
