@@ -5,8 +5,8 @@ use super::{Peer, Subject, sure};
 use crate::backend::{Claim, Mode};
 use crate::name::Token;
 
-/// 2255: ahead of every clock, and above the 2^53 that some stores can count to without rounding.
-const FAR: Token = Token::new((1 << 53) + 1);
+/// Ahead of every clock, and far above the 2^53 that some stores can count to without rounding.
+const FAR: Token = Token::new((1 << 60) + 1);
 
 fn asks(claim: &Claim, at_least: Token) -> Claim {
     Claim { at_least: Some(at_least), ..claim.clone() }
@@ -75,6 +75,9 @@ pub(super) async fn a_hold_that_goes_on_is_raised_to_a_larger_token(s: Subject) 
             let held = Claim { tokens, ..one.wants(&name, mode) };
             let token = one.granted(&held).await;
             let more = after(token, ahead);
+            is(&one, one.granted(&asks(&held, more)).await, more);
+            // By as little as can be.
+            let more = after(more, 1);
             is(&one, one.granted(&asks(&held, more)).await, more);
             // Neither the same question again, nor a smaller one or none, changes it.
             for at_least in [Some(more), Some(token), None] {

@@ -1,6 +1,6 @@
 //! Holds and waiters as the file has them.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rusqlite::{OptionalExtension, Row, params};
 
@@ -41,11 +41,13 @@ impl Hold {
     }
 
     pub(super) fn show(self, now: Instant) -> Holder {
+        let since = UNIX_EPOCH.checked_add(Duration::from_micros(self.token.get()));
         Holder {
             owner: self.owner,
             mode: self.mode,
             token: Some(self.last),
-            since: UNIX_EPOCH.checked_add(Duration::from_micros(self.token.get())),
+            // A token that was asked for may be far from any clock.
+            since: since.filter(|since| *since <= SystemTime::now() + Duration::from_secs(3600)),
             expires_in: Some(self.until.since(now)),
             note: self.note,
         }
