@@ -9,6 +9,7 @@
 //! | `redis+unix:///path/to/socket` | the same over a unix socket | the same, `db`, `user`, `pass` |
 //! | `redis+sentinel://[user:password@]sentinel[:port],…/master[/db]` | the master that sentinels name | as `redis:`, `sentinel_user`, `sentinel_pass` |
 //! | `redis+cluster://[user:password@]node[:port],…` | a Redis Cluster | as `redis:`, `sharded` |
+//! | `quorum:redis://a\|redis://b\|redis://c` | three, five or seven stores that make one lock | `node_timeout`, `quarantine`, and those of the nodes |
 //! | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…` | the same over TLS, always verified | the same, `ca`, `cert`, `key` |
 //!
 //! Every URL takes `lease` (default `30s`), `timeout` (default `3s`) and `prefix` (put before every name). An unknown
@@ -79,9 +80,13 @@ const OPEN_SQLITE: Option<Open> = Some(crate::backends::sqlite::open);
 #[cfg(not(feature = "sqlite"))]
 const OPEN_SQLITE: Option<Open> = None;
 
-static SCHEMES: [Scheme; 9] = [
+/// Options of a quorum itself. The others after its last node are those of every node.
+const QUORUM: [&str; 2] = ["node_timeout", "quarantine"];
+
+static SCHEMES: [Scheme; 10] = [
     Scheme { name: "memory", feature: "", options: &[], open: Some(crate::backends::memory::open) },
     Scheme { name: "sqlite", feature: "sqlite", options: &[], open: OPEN_SQLITE },
+    Scheme { name: "quorum", feature: "", options: &QUORUM, open: Some(crate::backends::quorum::open) },
     redis!("redis"),
     redis!("redis+unix" "db" "user" "pass"),
     redis!("redis+sentinel" "sentinel_user" "sentinel_pass"),
@@ -103,6 +108,12 @@ pub(crate) struct Target {
     pub(crate) options: Options,
 }
 
+impl Target {
+    pub(crate) fn is_quorum(&self) -> bool {
+        self.scheme.name == "quorum"
+    }
+}
+
 pub(crate) fn parse(url: &str) -> Result<Target> {
     let known = || schemes().map(|s| format!("{s}:")).collect::<Vec<_>>().join(", ");
     // The rest of a URL may hold a password and stays out of every error.
@@ -117,8 +128,33 @@ pub(crate) fn parse(url: &str) -> Result<Target> {
         let fix = format!("builds with the feature {:?}", scheme.feature);
         return Err(Error::config(format!("the URL scheme {shown:?}"), "is not compiled in", fix));
     }
+    if scheme.name == "quorum" {
+        let (rest, query) = nodes_and_options(rest);
+        return Ok(Target { scheme, rest, options: Options::parse(&query, scheme)? });
+    }
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     Ok(Target { scheme, rest: rest.to_owned(), options: Options::parse(query, scheme)? })
+}
+
+/// What stands after the last node is the quorum's, or else said of each node that does not say it for itself.
+fn nodes_and_options(rest: &str) -> (String, String) {
+    let mut nodes: Vec<String> = rest.split('|').map(str::to_owned).collect();
+    let last = nodes.pop().unwrap_or_default();
+    let (last, query) = last.split_once('?').unwrap_or((&last, ""));
+    nodes.push(last.to_owned());
+    let key = |pair: &str| pair.split_once('=').map_or(pair, |(key, _)| key).to_owned();
+    let is_ours = |pair: &&str| COMMON.iter().chain(&QUORUM).any(|known| *known == key(pair));
+    let (ours, of_nodes): (Vec<&str>, Vec<&str>) = query.split('&').filter(|pair| !pair.is_empty()).partition(is_ours);
+    for node in &mut nodes {
+        for pair in &of_nodes {
+            let own = node.split_once('?').map_or("", |(_, own)| own);
+            if !own.split('&').any(|own| key(own) == key(pair)) {
+                let sign = if own.is_empty() { '?' } else { '&' };
+                *node = format!("{}{sign}{pair}", node.trim_end_matches('?'));
+            }
+        }
+    }
+    (nodes.join("|"), ours.join("&"))
 }
 
 /// Which store a URL names, without credentials: the same in every process that spells the URL alike.
@@ -131,8 +167,15 @@ pub(crate) struct Label {
 /// `None` where every locker has a store of its own.
 pub(crate) fn label(target: &Target) -> Option<Label> {
     let Target { scheme, rest, options } = target;
+    let prefix = options.get("prefix").unwrap_or_default().to_owned();
     if scheme.name == "memory" {
         return None;
+    }
+    if scheme.name == "quorum" {
+        let nodes = rest.split('|').map(|node| Some(label(&parse(node).ok()?)?.address));
+        let mut nodes: Vec<String> = nodes.collect::<Option<_>>()?;
+        nodes.sort_unstable();
+        return Some(Label { address: format!("quorum:{}", nodes.join("|")), prefix });
     }
     // Paths of sockets and files may have an @ in them; before those of servers stands what must not be shown.
     let server = scheme.feature == "redis" && !scheme.name.ends_with("+unix");
@@ -149,7 +192,7 @@ pub(crate) fn label(target: &Target) -> Option<Label> {
     // Sockets have it among the options.
     let db = options.get("db").map(|db| format!("?db={db}")).unwrap_or_default();
     let address = format!("{}:{place}{db}", scheme.name);
-    Some(Label { address, prefix: options.get("prefix").unwrap_or_default().to_owned() })
+    Some(Label { address, prefix })
 }
 
 pub(crate) async fn open(target: Target, context: Context) -> Result<Arc<dyn Backend>> {
@@ -193,6 +236,11 @@ impl Options {
     pub(crate) fn take(&mut self, name: &str) -> Option<String> {
         let at = self.0.iter().position(|(k, _)| *k == name)?;
         Some(self.0.swap_remove(at).1)
+    }
+
+    /// The first of the options that every URL takes.
+    pub(crate) fn first_common(&self) -> Option<&'static str> {
+        self.0.iter().map(|(key, _)| *key).find(|key| COMMON.contains(key))
     }
 
     fn get(&self, name: &str) -> Option<&str> {

@@ -77,6 +77,8 @@ pub enum Fault {
     Moving,
     /// Fewer replicas have acknowledged than were asked for.
     Replicas,
+    /// Too many nodes of a quorum have restarted of late.
+    Quarantine,
     /// The server is one of a cluster, and the URL is not that of a cluster.
     Clustered,
     /// The server runs a long script, or the file is locked by another program.
@@ -112,6 +114,7 @@ impl fmt::Display for Fault {
             Self::ReadOnly => "read-only",
             Self::Moving => "on its way to another server",
             Self::Replicas => "too few replicas",
+            Self::Quarantine => "too many nodes restarted of late",
             Self::Clustered => "a cluster's server; a URL with redis+cluster:// reaches all of it",
             Self::StoreBusy => "busy with other work",
             Self::OutOfMemory => "out of memory",

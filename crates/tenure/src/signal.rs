@@ -6,8 +6,10 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_util::future::select_all;
 use tokio::sync::watch;
 
 /// Resolves when asking again may help. A firing between two waits is not lost.
@@ -16,6 +18,11 @@ pub struct Signal {
     seen: watch::Receiver<u64>,
     // Dropped last: unsubscribes.
     _listener: Listener,
+    /// Where this one comes from, if there are others.
+    place: usize,
+    others: Vec<Signal>,
+    /// The places whose firing matters, as bits.
+    heeded: Option<Arc<AtomicU64>>,
 }
 
 impl Signal {
@@ -24,10 +31,45 @@ impl Signal {
     /// # Cancel safety
     /// A firing is reported by the next call if this one is dropped.
     pub async fn fired(&mut self) {
-        if self.seen.changed().await.is_err() {
-            // The hub is gone with its backend; nothing will fire any more and the caller's poll decides.
-            std::future::pending::<()>().await;
+        if self.others.is_empty() && self.heeded.is_none() {
+            return changed(&mut self.seen).await;
         }
+        loop {
+            let all = std::iter::once(&mut self.seen).chain(self.others.iter_mut().map(|other| &mut other.seen));
+            let (_, which, _) = select_all(all.map(|seen| Box::pin(changed(seen)))).await;
+            if self.hears_what_matters(which) {
+                return;
+            }
+        }
+    }
+
+    /// One signal of several, each from a place below 64. Only those places matter whose bits are set.
+    pub(crate) fn any_of(signals: Vec<(usize, Self)>, heeded: Arc<AtomicU64>) -> Option<Self> {
+        let mut signals = signals.into_iter().map(|(place, signal)| Self { place, ..signal });
+        let first = signals.next()?;
+        Some(Self { others: signals.collect(), heeded: Some(heeded), ..first })
+    }
+
+    /// Takes note of all that has fired: one asking again serves for all of it.
+    fn hears_what_matters(&mut self, first: usize) -> bool {
+        let heeded = self.heeded.as_ref().map_or(u64::MAX, |heeded| heeded.load(Ordering::Acquire));
+        let mut matters = false;
+        let all = std::iter::once((self.place, &mut self.seen));
+        let all = all.chain(self.others.iter_mut().map(|other| (other.place, &mut other.seen)));
+        for (i, (place, seen)) in all.enumerate() {
+            if i == first || seen.has_changed().unwrap_or(false) {
+                seen.mark_unchanged();
+                matters |= heeded >> place & 1 == 1;
+            }
+        }
+        matters
+    }
+}
+
+async fn changed(seen: &mut watch::Receiver<u64>) {
+    if seen.changed().await.is_err() {
+        // The hub is gone with its backend; nothing will fire any more and the caller's poll decides.
+        std::future::pending::<()>().await;
     }
 }
 
@@ -81,7 +123,8 @@ impl Hub {
             }
         };
         drop(topics);
-        (Signal { seen, _listener: Listener { key, hub: self.clone() } }, first)
+        let _listener = Listener { key, hub: self.clone() };
+        (Signal { seen, _listener, place: 0, others: Vec::new(), heeded: None }, first)
     }
 
     /// Wakes the listeners of a key.

@@ -12,6 +12,7 @@ use support::sentinel::SentinelSet;
 use support::server::{Login, Setup};
 use support::tls::{certificates, tls_server};
 use support::{Needs, RedisServer, Test};
+use tenure::backends::faulty::Plan;
 use tenure::conformance::{Property, Subject, properties};
 
 /// Long enough for a noisy machine, short enough to wait for.
@@ -25,13 +26,27 @@ struct Store {
     check: fn(&Property, fn(Subject) -> Subject),
 }
 
-const STORES: [Store; 21] = [
+const STORES: [Store; 25] = [
     Store {
         name: "memory",
         covers: &["memory"],
         needs: Needs::Nothing,
         check: |p, with| p.run_paused(|| with(Subject::memory())),
     },
+    Store {
+        name: "quorum_of_memory",
+        covers: &[],
+        needs: Needs::Nothing,
+        check: |p, with| p.run_paused(|| with(Subject::quorum(3, None))),
+    },
+    Store {
+        name: "quorum_of_faulty",
+        covers: &[],
+        needs: Needs::Nothing,
+        check: |p, with| p.run_paused(|| with(Subject::quorum(3, Some(Plan::bad_day(Duration::from_millis(20)))))),
+    },
+    Store { name: "quorum_of_redis", covers: &["quorum"], needs: Needs::Redis, check: |p, with| on(p, &quorum(3), with) },
+    Store { name: "quorum_of_five", covers: &[], needs: Needs::Redis, check: |p, with| on(p, &quorum(5), with) },
     Store { name: "sqlite", covers: &["sqlite"], needs: Needs::Nothing, check: on_sqlite },
     Store { name: "redis", covers: &["redis"], needs: Needs::Redis, check: |p, with| on(p, &redis(""), with) },
     Store { name: "redis_plain", covers: &[], needs: Needs::Redis, check: |p, with| on(p, &redis("?layout=plain"), with) },
@@ -112,6 +127,14 @@ fn server() -> &'static RedisServer {
 
 fn redis(options: &str) -> String {
     format!("{}{options}", server().url())
+}
+
+/// So many servers that make one lock. Votes are waited for as long as a noisy machine may take.
+fn quorum(n: usize) -> String {
+    static SERVERS: OnceLock<[RedisServer; 5]> = OnceLock::new();
+    let servers = &SERVERS.get_or_init(|| std::array::from_fn(|_| RedisServer::start()))[..n];
+    let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
+    format!("quorum:{}?node_timeout=1s&quarantine=off", urls.join("|"))
 }
 
 fn redis_unix() -> String {

@@ -4,6 +4,7 @@
 pub mod faulty;
 pub mod memory;
 pub mod prefixed;
+pub mod quorum;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 #[cfg(feature = "sqlite")]

@@ -32,6 +32,7 @@ use tokio::runtime::{Builder, Handle};
 use crate::backend::{Attempt, Backend, Claim, Client, Mode, Queue, Scope, State};
 use crate::backends::faulty::{Faulty, Plan};
 use crate::backends::memory::Memory;
+use crate::backends::quorum::{Quorum, Settings};
 use crate::clock::{Clock, Drift};
 use crate::connect;
 use crate::error::{Error, Result};
@@ -225,6 +226,28 @@ impl Subject {
         let make = move |client| {
             let store = Arc::clone(&store);
             async move { Ok(Arc::new(store.client(client)) as Arc<dyn Backend>) }
+        };
+        Self { clock, runtime: Some(Handle::current()), ..Self::new(Duration::from_secs(30), make) }
+    }
+
+    /// A quorum of so many reference implementations, each behind faults of its own if there is a plan.
+    #[must_use]
+    pub fn quorum(nodes: usize, plan: Option<Plan>) -> Self {
+        let clock = Clock::for_tests();
+        let about = || Client { id: ClientId::random().expect("random bits"), about: "conformance".into() };
+        let stores: Arc<[Memory]> = (0..nodes).map(|_| Memory::new(about(), clock.clone())).collect();
+        let settings = Settings { clock: clock.clone(), ..Settings::default() };
+        let make = move |client: Client| {
+            let node = |(i, store): (usize, &Memory)| {
+                let backend: Arc<dyn Backend> = Arc::new(store.client(client.clone()));
+                let backend = plan.map_or(Arc::clone(&backend), |plan| Arc::new(Faulty::new(backend, plan)));
+                (format!("memory {i}"), backend)
+            };
+            let (nodes, settings) = (stores.iter().enumerate().map(node).collect(), settings.clone());
+            async move {
+                let quorum = sure_or_refused(|| Quorum::new(Vec::clone(&nodes), settings.clone())).await?;
+                Ok(Arc::new(quorum) as Arc<dyn Backend>)
+            }
         };
         Self { clock, runtime: Some(Handle::current()), ..Self::new(Duration::from_secs(30), make) }
     }

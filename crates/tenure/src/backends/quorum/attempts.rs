@@ -1,0 +1,204 @@
+//! What this client knows of each owner that has asked: under which identity it stands at the nodes, and with which token.
+//!
+//! An attempt that has failed is undone in the background, and a late release must not hit the next attempt. So each attempt is an
+//! owner of its own: to the nodes, the number of the try stands above that of the hold.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::backend::{Claim, Released};
+use crate::clock::Instant;
+use crate::name::{OwnerId, Token};
+
+/// Numbers of holds are below, numbers of tries above.
+const TRY_SHIFT: u32 = 40;
+/// How many owners are kept before those are looked for that nobody will ask of again.
+const SWEEP_AT: usize = 1024;
+
+/// The owner that the engine knows, of one that a node knows.
+pub(super) fn engines_own(owner: OwnerId) -> OwnerId {
+    OwnerId { number: owner.number & ((1 << TRY_SHIFT) - 1), ..owner }
+}
+
+/// One attempt, and the hold that came of it. Shared with calls that are still under way.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    /// As the nodes know it.
+    pub(super) owner: OwnerId,
+    /// Until it is given up: a vote that comes later is given back.
+    alive: AtomicBool,
+    stands: Mutex<Stands>,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Stands {
+    /// The token that was granted.
+    token: Option<Token>,
+    /// The token at each node.
+    at: Vec<Option<Token>>,
+}
+
+impl Attempt {
+    pub(super) fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::Acquire)
+    }
+
+    pub(super) fn give_up(&self) {
+        self.alive.store(false, Ordering::Release);
+    }
+
+    fn stands(&self) -> MutexGuard<'_, Stands> {
+        self.stands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn token(&self) -> Option<Token> {
+        self.stands().token
+    }
+
+    pub(super) fn granted(&self, token: Token) {
+        self.stands().token = Some(token);
+    }
+
+    /// Takes note of a node's token. One that stood there when the lock was granted stands for the token that was granted.
+    pub(super) fn hears(&self, node: usize, token: Token) -> Token {
+        let mut stands = self.stands();
+        let before = stands.at[node].replace(token);
+        if before == Some(token) { stands.token.unwrap_or(token) } else { token }
+    }
+}
+
+/// What is kept of one owner.
+#[derive(Debug)]
+struct Entry {
+    attempt: Arc<Attempt>,
+    tries: u64,
+    /// In a row.
+    collisions: u32,
+    /// Those of the nodes that said no: when they change, asking again may help.
+    blocked_by: Arc<AtomicU64>,
+    /// Earlier attempts that still stand in line where they were told no.
+    places: Vec<OwnerId>,
+    /// What the nodes have said to a release.
+    returned: Vec<Option<Released>>,
+    /// Nobody asks of it after this.
+    until: Instant,
+}
+
+#[derive(Debug)]
+pub(super) struct Attempts {
+    nodes: usize,
+    owners: Mutex<HashMap<OwnerId, Entry>>,
+    sweep_at: Mutex<usize>,
+}
+
+impl Attempts {
+    pub(super) fn new(nodes: usize) -> Self {
+        Self { nodes, owners: Mutex::default(), sweep_at: Mutex::new(SWEEP_AT) }
+    }
+
+    fn owners(&self) -> MutexGuard<'_, HashMap<OwnerId, Entry>> {
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn make(&self, owner: OwnerId, tries: u64) -> Arc<Attempt> {
+        let owner = OwnerId { number: owner.number | (tries << TRY_SHIFT), ..owner };
+        let stands = Mutex::new(Stands { token: None, at: vec![None; self.nodes] });
+        Arc::new(Attempt { owner, alive: AtomicBool::new(true), stands })
+    }
+
+    fn with<T>(&self, claim: &Claim, now: Instant, act: impl FnOnce(&mut Entry) -> T) -> T {
+        let mut owners = self.owners();
+        self.sweep(&mut owners, now);
+        // Long enough for everything that may still be asked under this owner, at least an hour.
+        let until = now.after(claim.lease * 4).after(std::time::Duration::from_secs(3600));
+        let entry = owners.entry(claim.owner).or_insert_with(|| Entry {
+            attempt: self.make(claim.owner, 0),
+            tries: 0,
+            collisions: 0,
+            blocked_by: Arc::new(AtomicU64::new(u64::MAX)),
+            places: Vec::new(),
+            returned: vec![None; self.nodes],
+            until,
+        });
+        entry.until = until;
+        act(entry)
+    }
+
+    fn sweep(&self, owners: &mut HashMap<OwnerId, Entry>, now: Instant) {
+        let mut sweep_at = self.sweep_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if owners.len() >= *sweep_at {
+            owners.retain(|_, entry| entry.until > now);
+            *sweep_at = (owners.len() * 2).max(SWEEP_AT);
+        }
+    }
+
+    /// The attempt that an owner is making, or the hold that it has.
+    pub(super) fn of(&self, claim: &Claim, now: Instant) -> Arc<Attempt> {
+        self.with(claim, now, |entry| {
+            entry.returned.fill(None);
+            Arc::clone(&entry.attempt)
+        })
+    }
+
+    /// What an owner gives back: its attempt or hold, and its places in line.
+    pub(super) fn giving_back(&self, claim: &Claim, now: Instant) -> (Arc<Attempt>, Vec<OwnerId>) {
+        self.with(claim, now, |entry| {
+            entry.attempt.give_up();
+            (Arc::clone(&entry.attempt), std::mem::take(&mut entry.places))
+        })
+    }
+
+    /// What an owner that waits is blocked by.
+    pub(super) fn blocked_by(&self, claim: &Claim, now: Instant) -> Arc<AtomicU64> {
+        self.with(claim, now, |entry| Arc::clone(&entry.blocked_by))
+    }
+
+    /// Takes note of who said no, and how often nobody won. Returns the latter.
+    pub(super) fn refused(&self, claim: &Claim, now: Instant, by: u64, collided: bool) -> u32 {
+        self.with(claim, now, |entry| {
+            entry.blocked_by.store(by, Ordering::Release);
+            entry.collisions = if collided { entry.collisions.saturating_add(1) } else { 0 };
+            entry.collisions
+        })
+    }
+
+    /// Gives an attempt up: the next one is another owner. With `in_line`, it keeps its places until that one has asked.
+    pub(super) fn give_up(&self, claim: &Claim, now: Instant, attempt: &Attempt, in_line: bool) {
+        attempt.give_up();
+        self.with(claim, now, |entry| {
+            if entry.attempt.owner == attempt.owner {
+                if in_line {
+                    entry.places.push(attempt.owner);
+                }
+                entry.tries += 1;
+                entry.attempt = self.make(claim.owner, entry.tries);
+            }
+        });
+    }
+
+    /// Earlier attempts whose places in line are no longer needed.
+    pub(super) fn take_places(&self, claim: &Claim) -> Vec<OwnerId> {
+        self.owners().get_mut(&claim.owner).map(|entry| std::mem::take(&mut entry.places)).unwrap_or_default()
+    }
+
+    /// Takes note of what a node said to a release, and counts who has given a vote back, and who had none.
+    pub(super) fn returned(&self, claim: &Claim, node: usize, said: Released) {
+        if let Some(entry) = self.owners().get_mut(&claim.owner) {
+            // An echo of a release whose answer was lost changes nothing.
+            entry.returned[node].get_or_insert(said);
+        }
+    }
+
+    pub(super) fn count_returned(&self, claim: &Claim) -> (usize, usize) {
+        let owners = self.owners();
+        let Some(entry) = owners.get(&claim.owner) else { return (0, 0) };
+        let count = |what: Released| entry.returned.iter().filter(|said| **said == Some(what)).count();
+        (count(Released::Yes), count(Released::NotHeld))
+    }
+
+    /// Forgets an owner that has nothing any more.
+    pub(super) fn forget(&self, owner: OwnerId) {
+        self.owners().remove(&owner);
+    }
+}

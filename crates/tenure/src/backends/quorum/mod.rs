@@ -1,0 +1,308 @@
+//! Redlock over any stores: a backend made of backends. A lock is held by who holds it at a majority of them.
+//!
+//! What is added to the algorithm: a token that stands on a majority before the lock is granted, a quarantine for nodes that
+//! have restarted, and renewal. `docs/redlock.md` says what that survives.
+
+mod attempts;
+mod errands;
+mod node;
+mod open;
+mod round;
+pub(crate) mod rules;
+mod upkeep;
+mod view;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+
+use self::attempts::Attempts;
+use self::errands::Errands;
+use self::node::{Common, Node};
+pub(crate) use self::open::open;
+use self::rules::majority;
+use crate::backend::{
+    Attempt, Backend, Broken, Capabilities, Claim, Member, Modes, Reach, Released, Renewal, Safety, Scope, Server, Standing,
+    State, Survival,
+};
+use crate::clock::{Clock, Drift};
+use crate::error::{Error, Fault, Result};
+use crate::name::{Resource, Token};
+use crate::signal::Signal;
+
+const NAME: &str = "quorum";
+/// How many nodes make sense. More would only be slower.
+const SIZES: [usize; 3] = [3, 5, 7];
+
+/// Options of a [`Quorum`].
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The lease clock.
+    pub clock: Clock,
+    /// How much leases are shortened, because clocks run at different rates.
+    pub drift: Drift,
+    /// The longest that a call to one node may be under way, also after the caller has been answered.
+    pub timeout: Duration,
+    /// How long a node's vote is waited for (default 50 ms), or a tenth of the lease if that is less.
+    pub node_timeout: Duration,
+    /// The longest lease that is expected. A claim with a longer one costs a round trip more, once.
+    pub lease: Duration,
+    /// Whether a node that has restarted may have forgotten locks, so that its vote does not count until the longest lease
+    /// in use has passed. Off only for nodes that forget nothing, or have nothing to forget.
+    pub quarantine: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            clock: Clock::system(),
+            drift: Drift::DEFAULT,
+            timeout: Duration::from_secs(3),
+            node_timeout: Duration::from_millis(50),
+            lease: Duration::from_secs(30),
+            quarantine: true,
+        }
+    }
+}
+
+/// Three, five or seven stores that make one lock.
+#[derive(Debug)]
+pub struct Quorum {
+    inner: Arc<Inner>,
+    capabilities: Capabilities,
+}
+
+#[derive(Debug)]
+struct Inner {
+    nodes: Vec<Arc<Node>>,
+    common: Arc<Common>,
+    attempts: Attempts,
+    errands: Errands,
+    drift: Drift,
+    vote_within: Duration,
+    /// When the nodes are to be asked again who they are, in nanoseconds of the lease clock.
+    refresh_at: AtomicU64,
+}
+
+impl Quorum {
+    /// Makes one lock of several stores, each with a name for errors. Runs on the current runtime.
+    pub async fn new(nodes: Vec<(String, Arc<dyn Backend>)>, settings: Settings) -> Result<Self> {
+        let opener = |backend: Arc<dyn Backend>| -> Box<node::Open> {
+            Box::new(move || {
+                let backend = Arc::clone(&backend);
+                Box::pin(async move { Ok(backend) })
+            })
+        };
+        Self::connect(nodes.into_iter().map(|(name, backend)| (name, opener(backend))).collect(), settings).await
+    }
+
+    async fn connect(nodes: Vec<(String, Box<node::Open>)>, settings: Settings) -> Result<Self> {
+        let n = nodes.len();
+        if !SIZES.contains(&n) {
+            let problem = match n {
+                0 | 1 => "is no quorum: that node alone decides, and its own URL says so",
+                n if n % 2 == 0 => "survives no more failures than one node less, and can come to a draw",
+                _ => "is more than is of use",
+            };
+            return Err(Error::config(format!("a quorum of {n}"), problem, "3, 5 or 7 nodes"));
+        }
+        let Settings { clock, drift, timeout, node_timeout, lease, quarantine } = settings;
+        let common = Arc::new(Common::new(n, clock, timeout, quarantine, lease));
+        let nodes = nodes.into_iter().enumerate().map(|(place, (name, open))| Node::new(name, place, open, &common)).collect();
+        let (attempts, errands, refresh_at) = (Attempts::new(n), Errands::start(), AtomicU64::new(0));
+        let inner = Arc::new(Inner { nodes, common, attempts, errands, drift, vote_within: node_timeout, refresh_at });
+        let errors = inner.introduce_all(timeout).await;
+        inner.check(&errors)?;
+        let capabilities = inner.capabilities();
+        Ok(Self { inner, capabilities })
+    }
+}
+
+/// Says that a node has not answered in time.
+fn silent(doing: &str, within: Duration) -> Error {
+    Error::unavailable(NAME, doing, Fault::Timeout, format!("no answer within {within:?}"))
+}
+
+impl Inner {
+    /// Refuses nodes that should not be in the list, and too few that answer.
+    fn check(&self, errors: &[Option<Error>]) -> Result<()> {
+        let fix = "independent servers, each once";
+        for (node, error) in self.nodes.iter().zip(errors) {
+            let asked = || format!("the node {}", node.name);
+            if let Standing::Refused { why } = node.member().standing {
+                return Err(Error::config(asked(), why, fix));
+            }
+            match error {
+                Some(e) if e.fault() == Some(Fault::ReadOnly) => return Err(Error::config(asked(), "is a replica", fix)),
+                Some(e @ (Error::Config { .. } | Error::Unsupported { .. })) => return Err(e.clone()),
+                _ => {}
+            }
+            if let Some(backend) = node.opened() {
+                let capabilities = backend.capabilities();
+                if capabilities.fails_over {
+                    return Err(Error::config(asked(), "fails over to another server, which may not have its votes", fix));
+                }
+                if !backend.members().is_empty() {
+                    return Err(Error::config(asked(), "is a quorum itself", fix));
+                }
+            }
+        }
+        if errors.iter().filter(|error| error.is_none()).count() < majority(self.nodes.len()) {
+            return Err(self.too_few("connecting", errors));
+        }
+        Ok(())
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let nodes: Vec<Capabilities> =
+            self.nodes.iter().filter_map(|node| node.opened()).map(|node| node.capabilities()).collect();
+        let all = |can: fn(&Capabilities) -> bool| nodes.iter().all(can);
+        let narrow = |reach: Reach| nodes.iter().any(|node| node.reach == reach);
+        let reach = [Reach::Process, Reach::Machine].into_iter().find(|reach| narrow(*reach));
+        Capabilities {
+            backend: NAME,
+            reach: reach.unwrap_or(Reach::Network),
+            // Three may win two permits: one at the nodes 1 and 2, one at 2 and 3, one at 1 and 3. And lines differ by node.
+            modes: Modes { shared: all(|node| node.modes.shared), ..Modes::EXCLUSIVE },
+            token_blocks: all(|node| node.token_blocks),
+            queues: nodes.iter().any(|node| node.queues),
+            watch_first: all(|node| node.watch_first),
+            // A majority may be found again when nodes come back, or come out of quarantine.
+            fails_over: true,
+            safety: Safety {
+                holder_pause: Survival::FenceOnly,
+                store_restart: if self.common.quarantine { Survival::Lock } else { Survival::FenceOnly },
+                power_loss: if self.common.quarantine { Survival::Lock } else { Survival::FenceOnly },
+                failover: Survival::FenceOnly,
+                clock_jump: Survival::FenceOnly,
+            },
+        }
+    }
+
+    fn queues(&self) -> bool {
+        self.nodes.iter().filter_map(|node| node.opened()).any(|node| node.capabilities().queues)
+    }
+
+    /// How long a vote is waited for.
+    fn node_timeout(&self, lease: Duration) -> Duration {
+        self.vote_within.min(lease / 10)
+    }
+
+    /// Says what each node said.
+    fn too_few(&self, doing: &str, errors: &[Option<Error>]) -> Error {
+        let (n, enough) = (self.nodes.len(), majority(self.nodes.len()));
+        let said = |(node, error): (&Arc<Node>, &Option<Error>)| {
+            let why = match (error, node.objection()) {
+                (Some(e), _) => e.to_string(),
+                (None, Some(Standing::Quarantined { left })) => {
+                    format!("restarted of late and may have forgotten locks; counts again in {left:.1?}")
+                }
+                (None, Some(Standing::Refused { why })) => why,
+                (None, _) => "has answered".to_owned(),
+            };
+            format!("{}: {why}", node.name)
+        };
+        let detail = self.nodes.iter().zip(errors).map(said).collect::<Vec<_>>().join("; ");
+        let detail = format!("{enough} of {n} nodes have to agree, and too few count: {detail}");
+        let lasting: Vec<&Error> = errors.iter().flatten().filter(|e| !e.is_transient()).collect();
+        match lasting.first().and_then(|e| e.fault()) {
+            Some(fault) if lasting.len() >= enough => Error::backend(NAME, doing, fault, detail),
+            _ => {
+                let fault = errors.iter().flatten().find_map(Error::fault).unwrap_or(Fault::Quarantine);
+                Error::unavailable(NAME, doing, fault, detail)
+            }
+        }
+    }
+
+    /// Listens at a majority at least: one of them will say when a holder's majority has changed.
+    async fn watch(self: &Arc<Self>, claim: &Claim) -> Result<Signal> {
+        let blocked_by = self.attempts.blocked_by(claim, self.common.clock.now());
+        let mut calls: FuturesUnordered<BoxFuture<'static, (usize, Result<Signal>)>> = FuturesUnordered::new();
+        for (place, node) in self.nodes.iter().enumerate() {
+            let (node, claim) = (Arc::clone(node), claim.clone());
+            calls.push(Box::pin(async move {
+                let claim = &claim;
+                (place, node.call("subscribing", |backend| async move { backend.watch(claim).await }).await)
+            }));
+        }
+        let mut signals = Vec::new();
+        let mut errors = vec![None; self.nodes.len()];
+        while signals.len() < majority(self.nodes.len()) {
+            match calls.next().await {
+                Some((place, Ok(signal))) => signals.push((place, signal)),
+                Some((place, Err(e))) => errors[place] = Some(e),
+                None => return Err(self.too_few("subscribing", &errors)),
+            }
+        }
+        while let Some(Some((place, answer))) = calls.next().now_or_never() {
+            signals.extend(answer.ok().map(|signal| (place, signal)));
+        }
+        Signal::any_of(signals, blocked_by).ok_or_else(|| self.too_few("subscribing", &errors))
+    }
+}
+
+#[async_trait]
+impl Backend for Quorum {
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities.clone()
+    }
+
+    fn partition(&self, _: &Resource) -> u32 {
+        0
+    }
+
+    async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
+        if !self.capabilities.modes.carry(claim.mode) {
+            return Err(Error::Unsupported { backend: NAME, what: claim.mode.to_string() });
+        }
+        self.inner.acquire(claim).await
+    }
+
+    async fn renew(&self, claims: &[Claim]) -> Result<Vec<Renewal>> {
+        self.inner.renew(claims).await
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Released> {
+        self.inner.release(claim).await
+    }
+
+    async fn watch(&self, claim: &Claim) -> Result<Signal> {
+        self.inner.watch(claim).await
+    }
+
+    async fn inspect(&self, scope: Scope<'_>) -> Result<Vec<State>> {
+        self.inner.inspect(scope).await
+    }
+
+    async fn break_hold(&self, resource: &Resource, at_least: Option<Token>) -> Result<Option<Broken>> {
+        self.inner.break_hold(resource, at_least).await
+    }
+
+    async fn introduce(&self, _: Duration) -> Result<Server> {
+        Err(Error::Unsupported { backend: NAME, what: "being a node of a quorum".to_owned() })
+    }
+
+    fn session(&self) -> u64 {
+        0
+    }
+
+    fn members(&self) -> Vec<Member> {
+        self.inner.nodes.iter().map(|node| node.member()).collect()
+    }
+
+    async fn close(&self) -> Result<()> {
+        // Votes that are being given back get a chance; leases end what is left.
+        drop(tokio::time::timeout(self.inner.vote_within * 4, self.inner.errands.idle()).await);
+        for node in &self.inner.nodes {
+            if let Some(backend) = node.opened() {
+                drop(tokio::time::timeout(self.inner.vote_within, backend.close()).await);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,50 @@
+//! From `quorum:first|second|third` to a quorum.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+
+use super::node::Open;
+use super::{Quorum, Settings};
+use crate::backend::Backend;
+use crate::connect::{self, Address, Context};
+use crate::error::{Error, Result};
+
+/// Opens `quorum:`.
+pub(crate) fn open(address: Address, context: Context) -> BoxFuture<'static, Result<Arc<dyn Backend>>> {
+    Box::pin(async move {
+        let Address { rest, mut options, .. } = address;
+        let Context { clock, timeout, lease, drift, .. } = context.clone();
+        let mut settings = Settings { clock, timeout, lease, drift, ..Settings::default() };
+        if let Some(node_timeout) = options.duration("node_timeout")? {
+            if node_timeout.is_zero() || node_timeout > timeout {
+                let asked = format!("a node_timeout of {node_timeout:?}");
+                return Err(Error::config(asked, "is out of range", format!("more than zero, up to the timeout of {timeout:?}")));
+            }
+            settings.node_timeout = node_timeout;
+        }
+        settings.quarantine = options.one_of("quarantine", &[("on", true), ("off", false)])?.unwrap_or(true);
+        let mut nodes = Vec::new();
+        for (i, url) in rest.split('|').enumerate() {
+            let target = connect::parse(url)?;
+            if target.is_quorum() {
+                return Err(Error::config("a node of a quorum", "is a quorum itself", "independent servers, each once"));
+            }
+            if let Some(option) = target.options.first_common() {
+                let asked = format!("the option {option:?} of one node");
+                return Err(Error::config(asked, "concerns all of them", "after the last node, for the whole quorum"));
+            }
+            let name = connect::label(&target).map_or_else(|| format!("{url} {}", i + 1), |label| label.address);
+            nodes.push((name.trim_end_matches('/').to_owned(), opener(url.to_owned(), context.clone())));
+        }
+        Ok(Arc::new(Quorum::connect(nodes, settings).await?) as Arc<dyn Backend>)
+    })
+}
+
+/// Opens one node, when it can be reached.
+fn opener(url: String, context: Context) -> Box<Open> {
+    Box::new(move || {
+        let (url, context) = (url.clone(), context.clone());
+        Box::pin(async move { connect::open(connect::parse(&url)?, context).await })
+    })
+}

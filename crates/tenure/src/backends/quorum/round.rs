@@ -1,0 +1,256 @@
+//! Asking all nodes at once, until a majority has granted and the token stands on it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use tokio::time::Instant as Timeout;
+use tracing::debug;
+
+use super::attempts::{Attempt, engines_own};
+use super::rules::{Tally, Vote, in_time, tally};
+use super::{Inner, NAME};
+use crate::backend::{self, Claim, Queue};
+use crate::error::{Error, Fault, Result};
+use crate::name::{OwnerId, Token};
+use crate::retry::jitter;
+
+/// The least and the most that those who collided wait for each other.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
+
+type Calls = FuturesUnordered<BoxFuture<'static, (usize, Result<Vote>)>>;
+
+/// One attempt while its votes come in. Whatever is still under way when it ends is seen to its end.
+struct Round<'a> {
+    inner: &'a Arc<Inner>,
+    attempt: Arc<Attempt>,
+    /// As the nodes are asked.
+    claim: Claim,
+    calls: Calls,
+    votes: Vec<Vote>,
+    errors: Vec<Option<Error>>,
+    /// Whether the votes are to be kept. Until that is known they are not, also when the caller goes away.
+    kept: bool,
+}
+
+impl Round<'_> {
+    /// Whether this is the same claim, as it was asked before.
+    fn is_me(&self, holder: &str) -> bool {
+        holder.parse::<OwnerId>().is_ok_and(|holder| engines_own(holder) == engines_own(self.claim.owner))
+    }
+
+    fn ask(&mut self, node: usize) {
+        self.calls.push(self.inner.vote(node, &self.attempt, self.claim.clone()));
+    }
+
+    /// Takes in the next answer; false if none comes any more.
+    async fn hear(&mut self, until: Timeout) -> bool {
+        let Ok(Some((node, answer))) = tokio::time::timeout_at(until, self.calls.next()).await else { return false };
+        self.votes[node] = match answer {
+            Ok(Vote::No { holder: Some(holder), .. }) if self.is_me(&holder) => {
+                let detail = "an earlier attempt is still being undone";
+                self.errors[node] = Some(Error::unavailable(NAME, "acquiring", Fault::StoreBusy, detail));
+                Vote::Unknown
+            }
+            Ok(vote) => vote,
+            Err(e) => {
+                self.errors[node] = Some(e);
+                Vote::Unknown
+            }
+        };
+        true
+    }
+
+    /// Those that have not answered are not waited for.
+    fn close(&mut self) {
+        let Self { inner, votes, errors, .. } = self;
+        let pending = votes.iter_mut().zip(errors).enumerate().filter(|(_, (vote, _))| **vote == Vote::Pending);
+        for (node, (vote, error)) in pending {
+            *vote = Vote::Unknown;
+            inner.nodes[node].is_slow(inner.node_timeout(self.claim.lease));
+            let detail = format!("no answer within {:?}", inner.node_timeout(self.claim.lease));
+            *error = Some(Error::unavailable(NAME, "acquiring", Fault::Timeout, detail));
+        }
+    }
+
+    /// Writes a token to those that have a smaller one.
+    fn raise(&mut self, to: Token) {
+        self.claim.at_least = Some(to);
+        for node in 0..self.votes.len() {
+            if matches!(self.votes[node], Vote::Yes { token, .. } if token < to) {
+                self.votes[node] = Vote::Pending;
+                self.ask(node);
+            }
+        }
+    }
+
+    /// Waits a little for the rest: with all answers there is nothing to undo, or it is known what.
+    async fn hear_the_rest(&mut self, grace: Duration) {
+        let until = Timeout::now() + grace;
+        while self.hear(until).await {}
+    }
+
+    /// What each node said, for the one who has to be told that it was not enough.
+    fn said(&self) -> Vec<Option<Error>> {
+        let told = |(vote, error): (&Vote, &Option<Error>)| match vote {
+            Vote::No { holder, .. } => {
+                let holder = holder.as_deref().map_or_else(|| "others".to_owned(), super::view::as_engine_knows);
+                Some(Error::unavailable(NAME, "acquiring", Fault::StoreBusy, format!("held by {holder}")))
+            }
+            _ => error.clone(),
+        };
+        self.votes.iter().zip(&self.errors).map(told).collect()
+    }
+
+    fn blocked_by(&self) -> u64 {
+        let no = self.votes.iter().enumerate().filter(|(_, vote)| matches!(vote, Vote::No { .. }));
+        no.fold(0, |mask, (node, _)| mask | 1 << node)
+    }
+}
+
+impl Drop for Round<'_> {
+    fn drop(&mut self) {
+        let Self { inner, attempt, claim, .. } = self;
+        let calls = std::mem::take(&mut self.calls);
+        if !self.kept {
+            attempt.give_up();
+            for (node, vote) in self.votes.iter().enumerate() {
+                // Those that are under way are given back when they come.
+                if !matches!(vote, Vote::Pending | Vote::No { .. }) {
+                    inner.give_back(node, claim.clone());
+                }
+            }
+        }
+        if !calls.is_empty() {
+            // Each looks for itself whether its vote is still wanted.
+            inner.errands.run(calls.for_each(|_| std::future::ready(())));
+        }
+    }
+}
+
+impl Inner {
+    /// Asks one node. If its vote is no longer wanted when it comes, it is given back.
+    fn vote(self: &Arc<Self>, node: usize, attempt: &Arc<Attempt>, claim: Claim) -> BoxFuture<'static, (usize, Result<Vote>)> {
+        let (inner, attempt) = (Arc::clone(self), Arc::clone(attempt));
+        Box::pin(async move {
+            let mut answer = inner.nodes[node].vote(&claim).await;
+            if let Ok(Vote::Yes { token, .. }) = &mut answer {
+                *token = attempt.hears(node, *token);
+            }
+            if !attempt.is_alive() && !matches!(answer, Ok(Vote::No { .. })) {
+                inner.give_back(node, claim);
+            }
+            (node, answer)
+        })
+    }
+
+    /// Gives a vote of a hold that goes on to a node that does not have it.
+    pub(super) fn give_again(self: &Arc<Self>, node: usize, attempt: &Arc<Attempt>, claim: &Claim) {
+        let claim = Claim { at_least: attempt.token(), queue: Queue::Never, ..claim.clone() };
+        let call = self.vote(node, attempt, claim);
+        self.errands.run(async move { drop(call.await) });
+    }
+
+    pub(super) async fn acquire(self: &Arc<Self>, claim: &Claim) -> Result<backend::Attempt> {
+        let sent = self.common.clock.now();
+        self.lengthen(claim.lease).await;
+        self.refresh();
+        let attempt = self.attempts.of(claim, sent);
+        let places = self.attempts.take_places(claim);
+        let n = self.nodes.len();
+        let at_least = attempt.token().or_else(|| self.common.proposal());
+        let asked = Claim { owner: attempt.owner, at_least, ..claim.clone() };
+        let (votes, errors) = (vec![Vote::Pending; n], vec![None; n]);
+        let mut round = Round { inner: self, attempt, claim: asked, calls: Calls::new(), votes, errors, kept: false };
+        (0..n).for_each(|node| round.ask(node));
+        let mut target = None;
+        let mut until = Timeout::now() + self.node_timeout(claim.lease);
+        let tally = loop {
+            match tally(&round.votes, target) {
+                Tally::Wait => {}
+                Tally::Raise(to) if target.is_none() => {
+                    debug!(name = ?claim.resource, token = %to, "the nodes' tokens differ: one more round");
+                    target = Some(to);
+                    round.raise(to);
+                    until = Timeout::now() + self.node_timeout(claim.lease);
+                }
+                Tally::Raise(_) if round.votes.contains(&Vote::Pending) => {}
+                tally => break tally,
+            }
+            if !round.hear(until).await {
+                round.close();
+                break super::rules::tally(&round.votes, target);
+            }
+        };
+        if matches!(tally, Tally::Busy { .. } | Tally::Collided) {
+            round.hear_the_rest(self.common.clock.now().since(sent).min(self.node_timeout(claim.lease))).await;
+        }
+        // Whatever it stood in line with before, it does so with this attempt now.
+        places.into_iter().for_each(|owner| self.leave(Claim { owner, ..claim.clone() }));
+        self.conclude(claim, round, tally, sent)
+    }
+
+    fn conclude(
+        &self,
+        claim: &Claim,
+        mut round: Round<'_>,
+        tally: Tally,
+        sent: crate::clock::Instant,
+    ) -> Result<backend::Attempt> {
+        let now = self.common.clock.now();
+        let in_line = claim.queue == Queue::Allowed && (claim.mode.keeps_place() || self.queues());
+        match tally {
+            Tally::Granted { token, valid_for } if in_time(sent, valid_for, self.drift, now) => {
+                round.kept = true;
+                round.attempt.granted(token);
+                Ok(backend::Attempt::Granted { token, valid_for })
+            }
+            // What is held goes on until it is known to be gone.
+            Tally::Wait | Tally::Raise(_) | Tally::Failed if round.attempt.token().is_some() => {
+                round.kept = true;
+                Err(self.too_few("acquiring", &round.said()))
+            }
+            Tally::Granted { .. } => {
+                self.attempts.give_up(claim, now, &round.attempt, false);
+                let detail = "a majority granted it, but too late";
+                Err(Error::unavailable(NAME, "acquiring", Fault::Timeout, detail))
+            }
+            Tally::Busy { poll_within } => {
+                self.attempts.refused(claim, now, round.blocked_by(), false);
+                // With nothing to undo it stays as it is, and so do its places in line.
+                let clean = round.calls.is_empty() && round.votes.iter().all(|vote| matches!(vote, Vote::No { .. }));
+                if clean {
+                    round.kept = true;
+                } else {
+                    self.attempts.give_up(claim, now, &round.attempt, in_line);
+                }
+                Ok(backend::Attempt::Busy { poll_within, holder: self.holder(&round.votes) })
+            }
+            Tally::Collided if !claim.mode.waits() => {
+                self.attempts.give_up(claim, now, &round.attempt, false);
+                Ok(backend::Attempt::Busy { poll_within: PAUSE.1, holder: None })
+            }
+            Tally::Collided => {
+                let times = self.attempts.refused(claim, now, u64::MAX, true);
+                self.attempts.give_up(claim, now, &round.attempt, in_line);
+                let took = now.since(sent).clamp(PAUSE.0, PAUSE.1);
+                let pause = took / 2 + jitter((took * 2_u32.pow(times.min(8))).min(PAUSE.1));
+                debug!(name = ?claim.resource, ?pause, times, "several asked at once");
+                Ok(backend::Attempt::Collided { pause })
+            }
+            Tally::Wait | Tally::Raise(_) | Tally::Failed => {
+                self.attempts.give_up(claim, now, &round.attempt, false);
+                Err(self.too_few("acquiring", &round.said()))
+            }
+        }
+    }
+
+    /// The one whom most nodes name.
+    fn holder(&self, votes: &[Vote]) -> Option<String> {
+        let named = || votes.iter().filter_map(|vote| if let Vote::No { holder, .. } = vote { holder.as_ref() } else { None });
+        let most = named().max_by_key(|one| named().filter(|other| other == one).count())?;
+        Some(super::view::as_engine_knows(most))
+    }
+}

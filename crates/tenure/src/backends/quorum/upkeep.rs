@@ -1,0 +1,253 @@
+//! Renewing and giving back, on all nodes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use tokio::time::Instant as Timeout;
+
+use super::Inner;
+use super::attempts::Attempt;
+use super::rules::{Return, renewed, returned};
+use crate::backend::{Claim, Released, Renewal};
+use crate::error::Result;
+
+/// How often the nodes are asked who they are, while they are asked for locks.
+const REFRESH: Duration = Duration::from_secs(5);
+/// The pauses between tries to give a vote back.
+const GIVE_BACK: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+
+type Renewals = FuturesUnordered<BoxFuture<'static, (usize, Result<Vec<Renewal>>)>>;
+
+/// A renewal while its answers come in. What comes after the caller was answered counts for the nodes' sake.
+struct Renewing {
+    inner: Arc<Inner>,
+    attempts: Vec<Arc<Attempt>>,
+    claims: Arc<[Claim]>,
+    /// By claim, by node.
+    answers: Vec<Vec<Option<Renewal>>>,
+    /// What has come of each claim.
+    outcome: Vec<Option<Renewal>>,
+}
+
+impl Renewing {
+    fn hear(&mut self, node: usize, said: &[Renewal]) {
+        for (claim, answers) in self.answers.iter_mut().enumerate() {
+            answers[node] = Some(said.get(claim).copied().unwrap_or(Renewal::Unknown));
+            let before = self.outcome[claim];
+            let after = before.filter(|outcome| *outcome != Renewal::Unknown).or_else(|| renewed(answers));
+            self.outcome[claim] = after;
+            match (before, after) {
+                (None, Some(Renewal::Extended { .. })) => {
+                    // All that have said so far that they do not have it.
+                    for (node, answer) in answers.iter().enumerate() {
+                        if *answer == Some(Renewal::Gone) {
+                            self.inner.give_again(node, &self.attempts[claim], &self.claims[claim]);
+                        }
+                    }
+                }
+                (Some(Renewal::Extended { .. }), _) if answers[node] == Some(Renewal::Gone) => {
+                    self.inner.give_again(node, &self.attempts[claim], &self.claims[claim]);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn is_decided(&self) -> bool {
+        self.outcome.iter().all(Option::is_some)
+    }
+}
+
+impl Inner {
+    pub(super) async fn renew(self: &Arc<Self>, claims: &[Claim]) -> Result<Vec<Renewal>> {
+        self.refresh();
+        let now = self.common.clock.now();
+        let n = self.nodes.len();
+        let attempts: Vec<Arc<Attempt>> = claims.iter().map(|claim| self.attempts.of(claim, now)).collect();
+        let at_nodes: Arc<[Claim]> =
+            claims.iter().zip(&attempts).map(|(claim, attempt)| Claim { owner: attempt.owner, ..claim.clone() }).collect();
+        let (answers, outcome) = (vec![vec![None; n]; claims.len()], vec![None; claims.len()]);
+        let mut renewing = Renewing { inner: Arc::clone(self), attempts, claims: Arc::clone(&at_nodes), answers, outcome };
+        let mut calls: Renewals = (0..n).map(|node| self.renew_at(node, Arc::clone(&at_nodes))).collect();
+        let mut errors = vec![None; n];
+        let shortest = claims.iter().map(|claim| claim.lease).min().unwrap_or_default();
+        let until = Timeout::now() + self.node_timeout(shortest);
+        while !renewing.is_decided() {
+            match tokio::time::timeout_at(until, calls.next()).await {
+                Ok(Some((node, said))) => {
+                    renewing.hear(node, said.as_deref().unwrap_or_default());
+                    errors[node] = said.err();
+                }
+                Ok(None) | Err(_) => break,
+            }
+        }
+        let outcome: Vec<Renewal> = renewing.outcome.iter().map(|outcome| outcome.unwrap_or(Renewal::Unknown)).collect();
+        for ((claim, outcome), attempt) in claims.iter().zip(&outcome).zip(&renewing.attempts) {
+            if *outcome == Renewal::Gone {
+                // The engine will not give it back any more: what is left of it would keep others waiting.
+                self.attempts.give_up(claim, now, attempt, false);
+                (0..n).for_each(|node| self.give_back(node, Claim { owner: attempt.owner, ..claim.clone() }));
+            }
+        }
+        if !calls.is_empty() {
+            self.errands.run(async move {
+                while let Some((node, said)) = calls.next().await {
+                    renewing.hear(node, said.as_deref().unwrap_or_default());
+                }
+            });
+        }
+        if !outcome.is_empty() && outcome.iter().all(|one| *one == Renewal::Unknown) {
+            return Err(self.too_few("renewing", &errors));
+        }
+        Ok(outcome)
+    }
+
+    fn renew_at(self: &Arc<Self>, node: usize, claims: Arc<[Claim]>) -> BoxFuture<'static, (usize, Result<Vec<Renewal>>)> {
+        let inner = Arc::clone(self);
+        Box::pin(async move {
+            let (asked, claims) = (&inner.nodes[node], &claims);
+            let mut said = match asked.call("renewing", |backend| async move { backend.renew(claims).await }).await {
+                Ok(said) => said,
+                Err(e) => return (node, Err(e)),
+            };
+            if said.iter().any(|one| matches!(one, Renewal::Extended { .. })) {
+                // From another server than the one that is known it means nothing yet.
+                let known = asked.is_current() || asked.introduce().await.is_ok();
+                if !known || asked.objection().is_some() {
+                    let extended = said.iter_mut().filter(|one| matches!(one, Renewal::Extended { .. }));
+                    extended.for_each(|one| *one = Renewal::Unknown);
+                }
+            }
+            (node, Ok(said))
+        })
+    }
+
+    pub(super) async fn release(self: &Arc<Self>, claim: &Claim) -> Result<Released> {
+        let now = self.common.clock.now();
+        let (attempt, places) = self.attempts.giving_back(claim, now);
+        let n = self.nodes.len();
+        let at_nodes = Claim { owner: attempt.owner, ..claim.clone() };
+        let places: Arc<[Claim]> = places.into_iter().map(|owner| Claim { owner, ..claim.clone() }).collect();
+        let mut errors = vec![None; n];
+        let mut calls: FuturesUnordered<_> =
+            (0..n).map(|node| self.release_at(node, at_nodes.clone(), Arc::clone(&places))).collect();
+        let until = Timeout::now() + self.node_timeout(claim.lease);
+        let outcome = loop {
+            let (yes, no) = self.attempts.count_returned(claim);
+            match returned(n, yes, no, calls.len()) {
+                Return::Wait => {}
+                decided => break decided,
+            }
+            match tokio::time::timeout_at(until, calls.next()).await {
+                Ok(Some((node, Ok(said)))) => self.attempts.returned(claim, node, said),
+                Ok(Some((node, Err(e)))) => {
+                    errors[node] = Some(e);
+                    self.give_back(node, at_nodes.clone());
+                }
+                Ok(None) | Err(_) => {
+                    let (yes, no) = self.attempts.count_returned(claim);
+                    break returned(n, yes, no, 0);
+                }
+            }
+        };
+        if !calls.is_empty() {
+            let (inner, at_nodes) = (Arc::clone(self), at_nodes.clone());
+            self.errands.run(async move {
+                while let Some((node, answer)) = calls.next().await {
+                    if answer.is_err() {
+                        inner.give_back(node, at_nodes.clone());
+                    }
+                }
+            });
+        }
+        match outcome {
+            Return::Yes | Return::NotHeld => {
+                self.attempts.forget(claim.owner);
+                Ok(if outcome == Return::Yes { Released::Yes } else { Released::NotHeld })
+            }
+            Return::Wait | Return::Unknown => Err(self.too_few("releasing", &errors)),
+        }
+    }
+
+    fn release_at(
+        self: &Arc<Self>,
+        node: usize,
+        claim: Claim,
+        places: Arc<[Claim]>,
+    ) -> BoxFuture<'static, (usize, Result<Released>)> {
+        let inner = Arc::clone(self);
+        Box::pin(async move {
+            let (asked, claim) = (&inner.nodes[node], &claim);
+            for place in &*places {
+                if asked.call("releasing", |backend| async move { backend.release(place).await }).await.is_err() {
+                    inner.give_back(node, place.clone());
+                }
+            }
+            (node, asked.call("releasing", |backend| async move { backend.release(claim).await }).await)
+        })
+    }
+
+    /// Gives a vote back in the background, however long the node takes to understand, until its lease must have ended.
+    pub(super) fn give_back(self: &Arc<Self>, node: usize, claim: Claim) {
+        let inner = Arc::clone(self);
+        self.errands.run(async move {
+            let give_up = inner.common.clock.now().after(claim.lease);
+            let mut pause = GIVE_BACK.0;
+            let claim = &claim;
+            while inner.nodes[node].call("releasing", |backend| async move { backend.release(claim).await }).await.is_err() {
+                if inner.common.clock.now() >= give_up {
+                    return;
+                }
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(GIVE_BACK.1);
+            }
+        });
+    }
+
+    /// Leaves all places in line of an attempt.
+    pub(super) fn leave(self: &Arc<Self>, claim: Claim) {
+        (0..self.nodes.len()).for_each(|node| self.give_back(node, claim.clone()));
+    }
+
+    /// Asks the nodes who they are, if that is due.
+    pub(super) fn refresh(self: &Arc<Self>) {
+        let now = self.common.clock.now().as_nanos();
+        let due = self.refresh_at.load(Ordering::Relaxed);
+        let next = now.saturating_add(u64::try_from(REFRESH.as_nanos()).unwrap_or(u64::MAX));
+        if now < due || self.refresh_at.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            return;
+        }
+        for node in &self.nodes {
+            let node = Arc::clone(node);
+            self.errands.run(async move { drop(node.introduce().await) });
+        }
+    }
+
+    /// Makes a longer lease known to the nodes before anything is asked for under it.
+    pub(super) async fn lengthen(self: &Arc<Self>, lease: Duration) {
+        if lease > self.common.longest() {
+            self.common.lengthen(lease);
+            self.introduce_all(self.node_timeout(lease)).await;
+        }
+    }
+
+    /// Asks all nodes who they are, and waits for those that answer in time.
+    pub(super) async fn introduce_all(self: &Arc<Self>, within: Duration) -> Vec<Option<crate::error::Error>> {
+        let mut errors = vec![None; self.nodes.len()];
+        let mut calls: FuturesUnordered<BoxFuture<'static, (usize, Result<()>)>> = FuturesUnordered::new();
+        for (place, node) in self.nodes.iter().enumerate() {
+            let node = Arc::clone(node);
+            calls.push(Box::pin(async move { (place, node.introduce().await) }));
+        }
+        let until = Timeout::now() + within;
+        while let Ok(Some((node, answer))) = tokio::time::timeout_at(until, calls.next()).await {
+            errors[node] = answer.err();
+        }
+        self.errands.run(calls.for_each(|_| std::future::ready(())));
+        errors
+    }
+}
