@@ -160,7 +160,7 @@ impl Inner {
         let attempt = self.attempts.of(claim, sent);
         let places = self.attempts.take_places(claim);
         let n = self.nodes.len();
-        let at_least = attempt.token().or_else(|| self.common.proposal());
+        let at_least = attempt.token().or_else(|| self.common.proposal()).max(claim.at_least);
         let asked = Claim { owner: attempt.owner, at_least, ..claim.clone() };
         let (votes, errors) = (vec![Vote::Pending; n], vec![None; n]);
         let mut round = Round { inner: self, attempt, claim: asked, calls: Calls::new(), votes, errors, kept: false };
