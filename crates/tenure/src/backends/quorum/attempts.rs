@@ -4,7 +4,7 @@
 //! owner of its own: to the nodes, the number of the try stands above that of the hold.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::backend::{Claim, Released};
@@ -26,13 +26,15 @@ pub(super) fn engines_own(owner: OwnerId) -> OwnerId {
 pub(super) struct Attempt {
     /// As the nodes know it.
     pub(super) owner: OwnerId,
-    /// Until it is given up: a vote that comes later is given back.
-    alive: AtomicBool,
     stands: Mutex<Stands>,
 }
 
-#[derive(Debug, Default, Clone)]
+#[derive(Debug)]
 struct Stands {
+    /// Until it is given up: a vote that comes later is given back.
+    alive: bool,
+    /// How often it was asked.
+    asked: u64,
     /// The token that was granted.
     token: Option<Token>,
     /// The token at each node.
@@ -40,24 +42,42 @@ struct Stands {
 }
 
 impl Attempt {
+    fn stands(&self) -> MutexGuard<'_, Stands> {
+        self.stands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn is_alive(&self) -> bool {
-        self.alive.load(Ordering::Acquire)
+        self.stands().alive
     }
 
     pub(super) fn give_up(&self) {
-        self.alive.store(false, Ordering::Release);
+        self.stands().alive = false;
     }
 
-    fn stands(&self) -> MutexGuard<'_, Stands> {
-        self.stands.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Gives it up if it was not asked again since.
+    pub(super) fn give_up_if_still(&self, asked: u64) -> bool {
+        let mut stands = self.stands();
+        let still = stands.alive && stands.asked == asked && stands.token.is_none();
+        stands.alive &= !still;
+        still
+    }
+
+    /// How often it was asked.
+    pub(super) fn asked(&self) -> u64 {
+        self.stands().asked
     }
 
     pub(super) fn token(&self) -> Option<Token> {
         self.stands().token
     }
 
-    pub(super) fn granted(&self, token: Token) {
-        self.stands().token = Some(token);
+    /// Takes note of the grant, unless it was given up meanwhile.
+    pub(super) fn granted(&self, token: Token) -> bool {
+        let mut stands = self.stands();
+        if stands.alive {
+            stands.token = Some(token);
+        }
+        stands.alive
     }
 
     /// Takes note of a node's token. One that stood there when the lock was granted stands for the token that was granted.
@@ -103,8 +123,8 @@ impl Attempts {
 
     fn make(&self, owner: OwnerId, tries: u64) -> Arc<Attempt> {
         let owner = OwnerId { number: owner.number | (tries << TRY_SHIFT), ..owner };
-        let stands = Mutex::new(Stands { token: None, at: vec![None; self.nodes] });
-        Arc::new(Attempt { owner, alive: AtomicBool::new(true), stands })
+        let stands = Stands { alive: true, asked: 0, token: None, at: vec![None; self.nodes] };
+        Arc::new(Attempt { owner, stands: Mutex::new(stands) })
     }
 
     fn with<T>(&self, claim: &Claim, now: Instant, act: impl FnOnce(&mut Entry) -> T) -> T {
@@ -133,10 +153,15 @@ impl Attempts {
         }
     }
 
-    /// The attempt that an owner is making, or the hold that it has.
+    /// The attempt that an owner is making, or the hold that it has; a new one after one that was given up.
     pub(super) fn of(&self, claim: &Claim, now: Instant) -> Arc<Attempt> {
         self.with(claim, now, |entry| {
             entry.returned.fill(None);
+            if !entry.attempt.is_alive() {
+                entry.tries += 1;
+                entry.attempt = self.make(claim.owner, entry.tries);
+            }
+            entry.attempt.stands().asked += 1;
             Arc::clone(&entry.attempt)
         })
     }
@@ -166,15 +191,9 @@ impl Attempts {
     /// Gives an attempt up: the next one is another owner. With `in_line`, it keeps its places until that one has asked.
     pub(super) fn give_up(&self, claim: &Claim, now: Instant, attempt: &Attempt, in_line: bool) {
         attempt.give_up();
-        self.with(claim, now, |entry| {
-            if entry.attempt.owner == attempt.owner {
-                if in_line {
-                    entry.places.push(attempt.owner);
-                }
-                entry.tries += 1;
-                entry.attempt = self.make(claim.owner, entry.tries);
-            }
-        });
+        if in_line {
+            self.with(claim, now, |entry| entry.places.push(attempt.owner));
+        }
     }
 
     /// Earlier attempts whose places in line are no longer needed.

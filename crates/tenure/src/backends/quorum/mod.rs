@@ -16,13 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use futures_util::future::BoxFuture;
-use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
-
 use self::attempts::Attempts;
-use self::errands::Errands;
+use self::errands::{Call, Errands};
 use self::node::{Common, Node};
 pub(crate) use self::open::open;
 use self::rules::majority;
@@ -34,6 +29,7 @@ use crate::clock::{Clock, Drift};
 use crate::error::{Error, Fault, Result};
 use crate::name::{Resource, Token};
 use crate::signal::Signal;
+use async_trait::async_trait;
 
 const NAME: &str = "quorum";
 /// How many nodes make sense. More would only be slower.
@@ -114,7 +110,7 @@ impl Quorum {
         let Settings { clock, drift, timeout, node_timeout, lease, quarantine } = settings;
         let common = Arc::new(Common::new(n, clock, timeout, quarantine, lease));
         let nodes = nodes.into_iter().enumerate().map(|(place, (name, open))| Node::new(name, place, open, &common)).collect();
-        let (attempts, errands, refresh_at) = (Attempts::new(n), Errands::start(), AtomicU64::new(0));
+        let (attempts, errands, refresh_at) = (Attempts::new(n), Errands::here(), AtomicU64::new(0));
         let inner = Arc::new(Inner { nodes, common, attempts, errands, drift, vote_within: node_timeout, refresh_at });
         let errors = inner.introduce_all(timeout).await;
         inner.check(&errors)?;
@@ -222,24 +218,24 @@ impl Inner {
     /// Listens at a majority at least: one of them will say when a holder's majority has changed.
     async fn watch(self: &Arc<Self>, claim: &Claim) -> Result<Signal> {
         let blocked_by = self.attempts.blocked_by(claim, self.common.clock.now());
-        let mut calls: FuturesUnordered<BoxFuture<'static, (usize, Result<Signal>)>> = FuturesUnordered::new();
-        for (place, node) in self.nodes.iter().enumerate() {
+        let subscribe = |(place, node): (usize, &Arc<Node>)| -> Call<Result<Signal>> {
             let (node, claim) = (Arc::clone(node), claim.clone());
-            calls.push(Box::pin(async move {
+            Box::pin(async move {
                 let claim = &claim;
                 (place, node.call("subscribing", |backend| async move { backend.watch(claim).await }).await)
-            }));
-        }
+            })
+        };
+        let mut calls = self.errands.ask(self.nodes.iter().enumerate().map(subscribe));
         let mut signals = Vec::new();
         let mut errors = vec![None; self.nodes.len()];
         while signals.len() < majority(self.nodes.len()) {
-            match calls.next().await {
+            match calls.recv().await {
                 Some((place, Ok(signal))) => signals.push((place, signal)),
                 Some((place, Err(e))) => errors[place] = Some(e),
                 None => return Err(self.too_few("subscribing", &errors)),
             }
         }
-        while let Some(Some((place, answer))) = calls.next().now_or_never() {
+        while let Ok((place, answer)) = calls.try_recv() {
             signals.extend(answer.ok().map(|signal| (place, signal)));
         }
         Signal::any_of(signals, blocked_by).ok_or_else(|| self.too_few("subscribing", &errors))

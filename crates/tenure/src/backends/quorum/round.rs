@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::future::BoxFuture;
-use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant as Timeout;
 use tracing::debug;
 
 use super::attempts::{Attempt, engines_own};
+use super::errands::{Answers, Call};
 use super::rules::{Tally, Vote, in_time, tally};
-use super::{Inner, NAME};
+use super::view::as_engine_knows;
+use super::{Inner, NAME, silent};
 use crate::backend::{self, Claim, Queue};
+use crate::clock::Instant;
 use crate::error::{Error, Fault, Result};
 use crate::name::{OwnerId, Token};
 use crate::retry::jitter;
@@ -20,15 +20,14 @@ use crate::retry::jitter;
 /// The least and the most that those who collided wait for each other.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 
-type Calls = FuturesUnordered<BoxFuture<'static, (usize, Result<Vote>)>>;
-
-/// One attempt while its votes come in. Whatever is still under way when it ends is seen to its end.
+/// One attempt while its votes come in.
 struct Round<'a> {
     inner: &'a Arc<Inner>,
     attempt: Arc<Attempt>,
     /// As the nodes are asked.
     claim: Claim,
-    calls: Calls,
+    /// Of the first question, and of the one that raises the token.
+    answers: [Option<Answers<Result<Vote>>>; 2],
     votes: Vec<Vote>,
     errors: Vec<Option<Error>>,
     /// Whether the votes are to be kept. Until that is known they are not, also when the caller goes away.
@@ -41,13 +40,20 @@ impl Round<'_> {
         holder.parse::<OwnerId>().is_ok_and(|holder| engines_own(holder) == engines_own(self.claim.owner))
     }
 
-    fn ask(&mut self, node: usize) {
-        self.calls.push(self.inner.vote(node, &self.attempt, self.claim.clone()));
-    }
-
     /// Takes in the next answer; false if none comes any more.
     async fn hear(&mut self, until: Timeout) -> bool {
-        let Ok(Some((node, answer))) = tokio::time::timeout_at(until, self.calls.next()).await else { return false };
+        if !self.votes.contains(&Vote::Pending) {
+            return false;
+        }
+        let [first, second] = &mut self.answers;
+        let next = async {
+            tokio::select! {
+                Some(answer) = async { first.as_mut()?.recv().await } => answer,
+                Some(answer) = async { second.as_mut()?.recv().await } => answer,
+                else => std::future::pending().await,
+            }
+        };
+        let Ok((node, answer)) = tokio::time::timeout_at(until, next).await else { return false };
         self.votes[node] = match answer {
             Ok(Vote::No { holder: Some(holder), .. }) if self.is_me(&holder) => {
                 let detail = "an earlier attempt is still being undone";
@@ -69,21 +75,21 @@ impl Round<'_> {
         let pending = votes.iter_mut().zip(errors).enumerate().filter(|(_, (vote, _))| **vote == Vote::Pending);
         for (node, (vote, error)) in pending {
             *vote = Vote::Unknown;
-            inner.nodes[node].is_slow(inner.node_timeout(self.claim.lease));
-            let detail = format!("no answer within {:?}", inner.node_timeout(self.claim.lease));
-            *error = Some(Error::unavailable(NAME, "acquiring", Fault::Timeout, detail));
+            let within = inner.node_timeout(self.claim.lease);
+            inner.nodes[node].is_slow(within);
+            *error = Some(silent("acquiring", within));
         }
     }
 
     /// Writes a token to those that have a smaller one.
     fn raise(&mut self, to: Token) {
         self.claim.at_least = Some(to);
-        for node in 0..self.votes.len() {
-            if matches!(self.votes[node], Vote::Yes { token, .. } if token < to) {
-                self.votes[node] = Vote::Pending;
-                self.ask(node);
-            }
-        }
+        let behind = self.votes.iter_mut().enumerate().filter(|(_, vote)| matches!(vote, Vote::Yes { token, .. } if *token < to));
+        let calls = behind.map(|(node, vote)| {
+            *vote = Vote::Pending;
+            self.inner.vote(node, &self.attempt, self.claim.clone())
+        });
+        self.answers[1] = Some(self.inner.errands.ask(calls));
     }
 
     /// Waits a little for the rest: with all answers there is nothing to undo, or it is known what.
@@ -96,7 +102,7 @@ impl Round<'_> {
     fn said(&self) -> Vec<Option<Error>> {
         let told = |(vote, error): (&Vote, &Option<Error>)| match vote {
             Vote::No { holder, .. } => {
-                let holder = holder.as_deref().map_or_else(|| "others".to_owned(), super::view::as_engine_knows);
+                let holder = holder.as_deref().map_or_else(|| "others".to_owned(), as_engine_knows);
                 Some(Error::unavailable(NAME, "acquiring", Fault::StoreBusy, format!("held by {holder}")))
             }
             _ => error.clone(),
@@ -112,27 +118,22 @@ impl Round<'_> {
 
 impl Drop for Round<'_> {
     fn drop(&mut self) {
-        let Self { inner, attempt, claim, .. } = self;
-        let calls = std::mem::take(&mut self.calls);
-        if !self.kept {
-            attempt.give_up();
-            for (node, vote) in self.votes.iter().enumerate() {
-                // Those that are under way are given back when they come.
-                if !matches!(vote, Vote::Pending | Vote::No { .. }) {
-                    inner.give_back(node, claim.clone());
-                }
-            }
+        if self.kept {
+            return;
         }
-        if !calls.is_empty() {
-            // Each looks for itself whether its vote is still wanted.
-            inner.errands.run(calls.for_each(|_| std::future::ready(())));
+        self.attempt.give_up();
+        for (node, vote) in self.votes.iter().enumerate() {
+            // Those that are under way are given back when they come.
+            if !matches!(vote, Vote::Pending | Vote::No { .. }) {
+                self.inner.give_back(node, self.claim.clone());
+            }
         }
     }
 }
 
 impl Inner {
     /// Asks one node. If its vote is no longer wanted when it comes, it is given back.
-    fn vote(self: &Arc<Self>, node: usize, attempt: &Arc<Attempt>, claim: Claim) -> BoxFuture<'static, (usize, Result<Vote>)> {
+    fn vote(self: &Arc<Self>, node: usize, attempt: &Arc<Attempt>, claim: Claim) -> Call<Result<Vote>> {
         let (inner, attempt) = (Arc::clone(self), Arc::clone(attempt));
         Box::pin(async move {
             let mut answer = inner.nodes[node].vote(&claim).await;
@@ -162,9 +163,11 @@ impl Inner {
         let n = self.nodes.len();
         let at_least = attempt.token().or_else(|| self.common.proposal()).max(claim.at_least);
         let asked = Claim { owner: attempt.owner, at_least, ..claim.clone() };
+        let answers = [Some(self.errands.ask((0..n).map(|node| self.vote(node, &attempt, asked.clone())))), None];
         let (votes, errors) = (vec![Vote::Pending; n], vec![None; n]);
-        let mut round = Round { inner: self, attempt, claim: asked, calls: Calls::new(), votes, errors, kept: false };
-        (0..n).for_each(|node| round.ask(node));
+        // What is held goes on until it is known to be gone.
+        let kept = attempt.token().is_some();
+        let mut round = Round { inner: self, attempt, claim: asked, answers, votes, errors, kept };
         let mut target = None;
         let mut until = Timeout::now() + self.node_timeout(claim.lease);
         let tally = loop {
@@ -192,27 +195,17 @@ impl Inner {
         self.conclude(claim, round, tally, sent)
     }
 
-    fn conclude(
-        &self,
-        claim: &Claim,
-        mut round: Round<'_>,
-        tally: Tally,
-        sent: crate::clock::Instant,
-    ) -> Result<backend::Attempt> {
+    fn conclude(self: &Arc<Self>, claim: &Claim, mut round: Round<'_>, tally: Tally, sent: Instant) -> Result<backend::Attempt> {
         let now = self.common.clock.now();
         let in_line = claim.queue == Queue::Allowed && (claim.mode.keeps_place() || self.queues());
         match tally {
-            Tally::Granted { token, valid_for } if in_time(sent, valid_for, self.drift, now) => {
+            Tally::Granted { token, valid_for } if in_time(sent, valid_for, self.drift, now) && round.attempt.granted(token) => {
                 round.kept = true;
-                round.attempt.granted(token);
                 Ok(backend::Attempt::Granted { token, valid_for })
             }
-            // What is held goes on until it is known to be gone.
-            Tally::Wait | Tally::Raise(_) | Tally::Failed if round.attempt.token().is_some() => {
-                round.kept = true;
-                Err(self.too_few("acquiring", &round.said()))
-            }
+            Tally::Wait | Tally::Raise(_) | Tally::Failed if round.kept => Err(self.too_few("acquiring", &round.said())),
             Tally::Granted { .. } => {
+                round.kept = false;
                 self.attempts.give_up(claim, now, &round.attempt, false);
                 let detail = "a majority granted it, but too late";
                 Err(Error::unavailable(NAME, "acquiring", Fault::Timeout, detail))
@@ -220,19 +213,21 @@ impl Inner {
             Tally::Busy { poll_within } => {
                 self.attempts.refused(claim, now, round.blocked_by(), false);
                 // With nothing to undo it stays as it is, and so do its places in line.
-                let clean = round.calls.is_empty() && round.votes.iter().all(|vote| matches!(vote, Vote::No { .. }));
-                if clean {
+                if round.votes.iter().all(|vote| matches!(vote, Vote::No { .. })) {
                     round.kept = true;
                 } else {
+                    round.kept = false;
                     self.attempts.give_up(claim, now, &round.attempt, in_line);
                 }
                 Ok(backend::Attempt::Busy { poll_within, holder: self.holder(&round.votes) })
             }
             Tally::Collided if !claim.mode.waits() => {
+                round.kept = false;
                 self.attempts.give_up(claim, now, &round.attempt, false);
                 Ok(backend::Attempt::Busy { poll_within: PAUSE.1, holder: None })
             }
             Tally::Collided => {
+                round.kept = false;
                 let times = self.attempts.refused(claim, now, u64::MAX, true);
                 self.attempts.give_up(claim, now, &round.attempt, in_line);
                 let took = now.since(sent).clamp(PAUSE.0, PAUSE.1);
@@ -241,16 +236,33 @@ impl Inner {
                 Ok(backend::Attempt::Collided { pause })
             }
             Tally::Wait | Tally::Raise(_) | Tally::Failed => {
-                self.attempts.give_up(claim, now, &round.attempt, false);
+                if round.blocked_by() == 0 {
+                    // Nobody else is asking. Who asks again at once finds the votes that it has.
+                    round.kept = true;
+                    self.undo_later(&round.attempt, &round.claim);
+                } else {
+                    self.attempts.give_up(claim, now, &round.attempt, in_line);
+                }
                 Err(self.too_few("acquiring", &round.said()))
             }
         }
+    }
+
+    /// Gives all votes of an attempt back, unless it is asked again soon.
+    fn undo_later(self: &Arc<Self>, attempt: &Arc<Attempt>, claim: &Claim) {
+        let (inner, attempt, claim, asked) = (Arc::clone(self), Arc::clone(attempt), claim.clone(), attempt.asked());
+        self.errands.run(async move {
+            tokio::time::sleep(inner.node_timeout(claim.lease) * 2).await;
+            if attempt.give_up_if_still(asked) {
+                (0..inner.nodes.len()).for_each(|node| inner.give_back(node, claim.clone()));
+            }
+        });
     }
 
     /// The one whom most nodes name.
     fn holder(&self, votes: &[Vote]) -> Option<String> {
         let named = || votes.iter().filter_map(|vote| if let Vote::No { holder, .. } = vote { holder.as_ref() } else { None });
         let most = named().max_by_key(|one| named().filter(|other| other == one).count())?;
-        Some(super::view::as_engine_knows(most))
+        Some(as_engine_knows(most))
     }
 }

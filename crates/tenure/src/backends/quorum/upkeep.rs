@@ -4,23 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::future::BoxFuture;
-use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant as Timeout;
 
-use super::Inner;
 use super::attempts::Attempt;
+use super::errands::Call;
+use super::node::Node;
 use super::rules::{Return, renewed, returned};
+use super::{Inner, silent};
 use crate::backend::{Claim, Released, Renewal};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// How often the nodes are asked who they are, while they are asked for locks.
 const REFRESH: Duration = Duration::from_secs(5);
 /// The pauses between tries to give a vote back.
 const GIVE_BACK: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
-
-type Renewals = FuturesUnordered<BoxFuture<'static, (usize, Result<Vec<Renewal>>)>>;
 
 /// A renewal while its answers come in. What comes after the caller was answered counts for the nodes' sake.
 struct Renewing {
@@ -72,12 +69,12 @@ impl Inner {
             claims.iter().zip(&attempts).map(|(claim, attempt)| Claim { owner: attempt.owner, ..claim.clone() }).collect();
         let (answers, outcome) = (vec![vec![None; n]; claims.len()], vec![None; claims.len()]);
         let mut renewing = Renewing { inner: Arc::clone(self), attempts, claims: Arc::clone(&at_nodes), answers, outcome };
-        let mut calls: Renewals = (0..n).map(|node| self.renew_at(node, Arc::clone(&at_nodes))).collect();
+        let mut calls = self.errands.ask((0..n).map(|node| self.renew_at(node, Arc::clone(&at_nodes))));
         let mut errors = vec![None; n];
         let shortest = claims.iter().map(|claim| claim.lease).min().unwrap_or_default();
         let until = Timeout::now() + self.node_timeout(shortest);
         while !renewing.is_decided() {
-            match tokio::time::timeout_at(until, calls.next()).await {
+            match tokio::time::timeout_at(until, calls.recv()).await {
                 Ok(Some((node, said))) => {
                     renewing.hear(node, said.as_deref().unwrap_or_default());
                     errors[node] = said.err();
@@ -93,20 +90,18 @@ impl Inner {
                 (0..n).for_each(|node| self.give_back(node, Claim { owner: attempt.owner, ..claim.clone() }));
             }
         }
-        if !calls.is_empty() {
-            self.errands.run(async move {
-                while let Some((node, said)) = calls.next().await {
-                    renewing.hear(node, said.as_deref().unwrap_or_default());
-                }
-            });
-        }
+        self.errands.run(async move {
+            while let Some((node, said)) = calls.recv().await {
+                renewing.hear(node, said.as_deref().unwrap_or_default());
+            }
+        });
         if !outcome.is_empty() && outcome.iter().all(|one| *one == Renewal::Unknown) {
             return Err(self.too_few("renewing", &errors));
         }
         Ok(outcome)
     }
 
-    fn renew_at(self: &Arc<Self>, node: usize, claims: Arc<[Claim]>) -> BoxFuture<'static, (usize, Result<Vec<Renewal>>)> {
+    fn renew_at(self: &Arc<Self>, node: usize, claims: Arc<[Claim]>) -> Call<Result<Vec<Renewal>>> {
         let inner = Arc::clone(self);
         Box::pin(async move {
             let (asked, claims) = (&inner.nodes[node], &claims);
@@ -133,37 +128,26 @@ impl Inner {
         let at_nodes = Claim { owner: attempt.owner, ..claim.clone() };
         let places: Arc<[Claim]> = places.into_iter().map(|owner| Claim { owner, ..claim.clone() }).collect();
         let mut errors = vec![None; n];
-        let mut calls: FuturesUnordered<_> =
-            (0..n).map(|node| self.release_at(node, at_nodes.clone(), Arc::clone(&places))).collect();
+        let mut calls = self.errands.ask((0..n).map(|node| self.release_at(node, at_nodes.clone(), Arc::clone(&places))));
+        let mut pending = n;
         let until = Timeout::now() + self.node_timeout(claim.lease);
         let outcome = loop {
             let (yes, no) = self.attempts.count_returned(claim);
-            match returned(n, yes, no, calls.len()) {
+            match returned(n, yes, no, pending) {
                 Return::Wait => {}
                 decided => break decided,
             }
-            match tokio::time::timeout_at(until, calls.next()).await {
-                Ok(Some((node, Ok(said)))) => self.attempts.returned(claim, node, said),
-                Ok(Some((node, Err(e)))) => {
-                    errors[node] = Some(e);
-                    self.give_back(node, at_nodes.clone());
-                }
-                Ok(None) | Err(_) => {
-                    let (yes, no) = self.attempts.count_returned(claim);
-                    break returned(n, yes, no, 0);
-                }
-            }
-        };
-        if !calls.is_empty() {
-            let (inner, at_nodes) = (Arc::clone(self), at_nodes.clone());
-            self.errands.run(async move {
-                while let Some((node, answer)) = calls.next().await {
-                    if answer.is_err() {
-                        inner.give_back(node, at_nodes.clone());
+            match tokio::time::timeout_at(until, calls.recv()).await {
+                Ok(Some((node, answer))) => {
+                    pending -= 1;
+                    match answer {
+                        Ok(said) => self.attempts.returned(claim, node, said),
+                        Err(e) => errors[node] = Some(e),
                     }
                 }
-            });
-        }
+                Ok(None) | Err(_) => pending = 0,
+            }
+        };
         match outcome {
             Return::Yes | Return::NotHeld => {
                 self.attempts.forget(claim.owner);
@@ -173,12 +157,7 @@ impl Inner {
         }
     }
 
-    fn release_at(
-        self: &Arc<Self>,
-        node: usize,
-        claim: Claim,
-        places: Arc<[Claim]>,
-    ) -> BoxFuture<'static, (usize, Result<Released>)> {
+    fn release_at(self: &Arc<Self>, node: usize, claim: Claim, places: Arc<[Claim]>) -> Call<Result<Released>> {
         let inner = Arc::clone(self);
         Box::pin(async move {
             let (asked, claim) = (&inner.nodes[node], &claim);
@@ -187,7 +166,11 @@ impl Inner {
                     inner.give_back(node, place.clone());
                 }
             }
-            (node, asked.call("releasing", |backend| async move { backend.release(claim).await }).await)
+            let released = asked.call("releasing", |backend| async move { backend.release(claim).await }).await;
+            if released.is_err() {
+                inner.give_back(node, claim.clone());
+            }
+            (node, released)
         })
     }
 
@@ -236,18 +219,23 @@ impl Inner {
     }
 
     /// Asks all nodes who they are, and waits for those that answer in time.
-    pub(super) async fn introduce_all(self: &Arc<Self>, within: Duration) -> Vec<Option<crate::error::Error>> {
+    pub(super) async fn introduce_all(self: &Arc<Self>, within: Duration) -> Vec<Option<Error>> {
         let mut errors = vec![None; self.nodes.len()];
-        let mut calls: FuturesUnordered<BoxFuture<'static, (usize, Result<()>)>> = FuturesUnordered::new();
-        for (place, node) in self.nodes.iter().enumerate() {
+        let introduce = |(place, node): (usize, &Arc<Node>)| -> Call<Result<()>> {
             let node = Arc::clone(node);
-            calls.push(Box::pin(async move { (place, node.introduce().await) }));
-        }
+            Box::pin(async move { (place, node.introduce().await) })
+        };
+        let mut calls = self.errands.ask(self.nodes.iter().enumerate().map(introduce));
         let until = Timeout::now() + within;
-        while let Ok(Some((node, answer))) = tokio::time::timeout_at(until, calls.next()).await {
+        let mut answered = 0;
+        while let Ok(Some((node, answer))) = tokio::time::timeout_at(until, calls.recv()).await {
             errors[node] = answer.err();
+            answered |= 1_u64 << node;
         }
-        self.errands.run(calls.for_each(|_| std::future::ready(())));
+        for (node, error) in errors.iter_mut().enumerate().filter(|(node, _)| answered >> node & 1 == 0) {
+            *error = Some(silent("introducing", within));
+            self.nodes[node].is_slow(within);
+        }
         errors
     }
 }

@@ -4,32 +4,32 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
-
-use super::Inner;
 use super::attempts::engines_own;
+use super::errands::Call;
+use super::node::Node;
 use super::rules::majority;
+use super::{Inner, NAME, silent};
 use crate::backend::{Backend, Broken, Holder, Scope, State, Verdict};
-use crate::error::{Error, Result};
+use crate::error::{Error, Fault, Result};
 use crate::name::{OwnerId, Resource, Token};
 
 /// How much longer than for a vote is waited for what only people read.
 const PATIENCE: u32 = 10;
-/// How often a node is told to break a hold before that counts as failed.
-const BREAK_TRIES: u32 = 5;
+/// How often a node is asked, if its answers are lost.
+const TRIES: u32 = 5;
 
 /// An owner as the engine knows it, if it is one of ours.
 pub(super) fn as_engine_knows(owner: &str) -> String {
     owner.parse::<OwnerId>().map_or_else(|_| owner.to_owned(), |owner| engines_own(owner).to_string())
 }
 
-/// Those who hold at a majority of the nodes.
+/// Those who hold at a majority of the nodes, or may do so: nodes that have not answered may say so too.
 fn with_majority(nodes: usize, found: &[&Vec<Holder>]) -> Vec<Holder> {
     let mut by_owner = BTreeMap::<&str, Vec<&Holder>>::new();
     for holder in found.iter().copied().flatten() {
         by_owner.entry(&holder.owner).or_default().push(holder);
     }
-    let enough = majority(nodes);
+    let enough = (majority(nodes) - (nodes - found.len()).min(majority(nodes) - 1)).max(1);
     let mut holders: Vec<Holder> = Vec::new();
     for mut votes in by_owner.into_values().filter(|votes| votes.len() >= enough) {
         // It lasts as long as a majority of its votes does.
@@ -50,6 +50,18 @@ fn with_majority(nodes: usize, found: &[&Vec<Holder>]) -> Vec<Holder> {
     holders
 }
 
+/// Asks again at once if the answer was lost: what is asked here may be asked twice.
+async fn again_if_lost<T, F: Future<Output = Result<T>>>(mut ask: impl FnMut() -> F) -> Result<T> {
+    let mut answer = ask().await;
+    for _ in 1..TRIES {
+        match &answer {
+            Err(e) if e.is_transient() => answer = ask().await,
+            _ => break,
+        }
+    }
+    answer
+}
+
 /// What a majority sees at least: one node alone may have kept what others have forgotten.
 fn most_say(nodes: usize, mut counts: Vec<u32>) -> Option<u32> {
     counts.sort_unstable_by(|a, b| b.cmp(a));
@@ -57,14 +69,30 @@ fn most_say(nodes: usize, mut counts: Vec<u32>) -> Option<u32> {
 }
 
 impl Inner {
-    async fn each<'a, T, F>(&'a self, doing: &'a str, ask: impl Fn(Arc<dyn Backend>) -> F) -> Vec<Result<T>>
+    /// Asks all nodes, and waits for all that answer in good time.
+    async fn each<T, F>(&self, doing: &'static str, ask: impl Fn(Arc<dyn Backend>) -> F) -> Vec<Result<T>>
     where
-        F: Future<Output = Result<T>> + 'a,
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
     {
         let within = self.patience();
-        let asked = self.nodes.iter().map(|node| tokio::time::timeout(within, node.call(doing, &ask)));
-        let answers = join_all(asked).await.into_iter();
-        answers.map(|answer| answer.unwrap_or_else(|_| Err(super::silent(doing, within)))).collect()
+        let call = |(place, node): (usize, &Arc<Node>)| -> Call<Result<T>> {
+            let node = Arc::clone(node);
+            // What is to be asked is put together here, and asked where the node lives.
+            let asks = node.opened().map(|backend| ask(Arc::clone(backend)));
+            Box::pin(async move {
+                let away = || Error::unavailable(NAME, doing, Fault::Connection, "it has not been reached yet");
+                let asks = asks.ok_or_else(away);
+                (place, node.call(doing, |_| async move { asks?.await }).await)
+            })
+        };
+        let mut calls = self.errands.ask(self.nodes.iter().enumerate().map(call));
+        let mut answers: Vec<Result<T>> = self.nodes.iter().map(|_| Err(silent(doing, within))).collect();
+        let until = tokio::time::Instant::now() + within;
+        while let Ok(Some((node, answer))) = tokio::time::timeout_at(until, calls.recv()).await {
+            answers[node] = answer;
+        }
+        answers
     }
 
     fn patience(&self) -> Duration {
@@ -73,7 +101,18 @@ impl Inner {
 
     pub(super) async fn inspect(self: &Arc<Self>, scope: Scope<'_>) -> Result<Vec<State>> {
         self.introduce_all(self.patience()).await;
-        let answers = self.each("inspecting", |backend| async move { backend.inspect(scope).await }).await;
+        let owned = match scope {
+            Scope::One(name) => Ok(name.clone()),
+            Scope::Prefix(prefix) => Err(prefix.to_owned()),
+        };
+        let inspect = |backend: Arc<dyn Backend>| {
+            let owned = owned.clone();
+            async move {
+                let scope = owned.as_ref().map_or_else(|prefix| Scope::Prefix(prefix), Scope::One);
+                again_if_lost(|| backend.inspect(scope)).await
+            }
+        };
+        let answers = self.each("inspecting", inspect).await;
         self.enough("inspecting", &answers)?;
         match scope {
             Scope::One(name) => Ok(vec![self.together(name, &answers)]),
@@ -114,18 +153,12 @@ impl Inner {
         let state = self.inspect(Scope::One(name)).await?.remove(0);
         let above = state.fence.map(|fence| fence.plus(1).unwrap_or(fence));
         let fence = above.max(self.common.proposal()).max(at_least);
-        let answers = self.each("breaking", |backend| async move {
-            let mut answer = backend.break_hold(name, fence).await;
-            for _ in 1..BREAK_TRIES {
-                // Half broken would look like not held to the next who tries.
-                match &answer {
-                    Err(e) if e.is_transient() => answer = backend.break_hold(name, fence).await,
-                    _ => break,
-                }
-            }
-            answer
-        });
-        let answers = answers.await;
+        let break_it = |backend: Arc<dyn Backend>| {
+            let name = name.clone();
+            // Half broken would look like not held to the next who tries.
+            async move { again_if_lost(|| backend.break_hold(&name, fence)).await }
+        };
+        let answers = self.each("breaking", break_it).await;
         self.enough("breaking", &answers)?;
         let raised = answers.iter().flatten().flatten().map(|broken| broken.fence).max().max(fence);
         let holders = state.holders;
