@@ -213,7 +213,7 @@ impl Inner {
             Tally::Busy { poll_within } => {
                 self.attempts.refused(claim, now, round.blocked_by(), false);
                 // With nothing to undo it stays as it is, and so do its places in line.
-                if round.votes.iter().all(|vote| matches!(vote, Vote::No { .. })) {
+                if round.attempt.token().is_none() && round.votes.iter().all(|vote| matches!(vote, Vote::No { .. })) {
                     round.kept = true;
                 } else {
                     round.kept = false;
