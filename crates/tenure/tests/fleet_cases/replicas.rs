@@ -78,7 +78,7 @@ pub(crate) fn replicas_are_asked_over_the_connection_that_wrote() {
     block_on(async {
         let locker = connect(&format!("{}?sync=1&sync_timeout=100ms", server.url())).await;
         locker.mutex("L").lock().await.expect("locked").release().await.expect("given back");
-        cable.cut();
+        cable.strand();
         // Still connected, for all that the server knows.
         assert!(info(&mut raw, "replication").contains("connected_slaves:1"));
         fails_for_want_of_replicas(&locker, "L").await;
@@ -180,7 +180,7 @@ pub(crate) fn an_unreplicated_lock_is_granted_again_with_a_larger_token_and_the_
         let (one, other) = (connect(&url).await, connect(&url).await);
         one.mutex("L").lock().await.expect("locked").release().await.expect("given back");
         eventually("the first token is replicated", || exists(&mut replica.raw(), "redisson_lock_token:{L}"));
-        to_replica.cut();
+        to_replica.strand();
         let first = one.mutex("L").lock().await.expect("locked");
         server.kill();
         cmd("REPLICAOF").arg("NO").arg("ONE").query::<()>(&mut replica.raw()).expect("promoted");

@@ -184,7 +184,7 @@ pub(crate) fn a_connection_that_went_dead_without_a_word_is_replaced() {
         while near.mutex("L").inspect().await.expect("inspected").waiting != Some(1) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        cable.cut();
+        cable.strand();
         // It leaves, and so has a subscription to end on a connection that will never answer.
         waiter.abort();
         while far.stats().waiting > 0 {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use super::clock::Skew;
 use super::signal;
 
 /// Servers with their directories. Some live in statics, which nobody drops.
@@ -62,6 +63,7 @@ pub(crate) struct Login {
 pub(crate) struct Setup {
     lines: Vec<String>,
     args: Vec<String>,
+    environment: Vec<(&'static str, PathBuf)>,
     pub(crate) login: Option<Login>,
     pub(crate) tls: bool,
 }
@@ -106,6 +108,12 @@ impl Setup {
         self.tls(certificates).lines(&["tls-auth-clients yes"])
     }
 
+    /// With a clock that can be moved.
+    pub(crate) fn clock(mut self, skew: &Skew) -> Self {
+        self.environment.extend(skew.environment());
+        self
+    }
+
     pub(crate) fn start(&self) -> RedisServer {
         let dir = directory();
         // A port that is free now may be taken in the next moment by another test.
@@ -138,7 +146,7 @@ impl Setup {
     /// Starts it and waits until it answers; `None` if it ended instead.
     fn spawn(&self, dir: &Path, more: &[&str]) -> Option<Child> {
         let mut command = Command::new(program());
-        command.arg("conf").args(&self.args).args(more).current_dir(dir);
+        command.arg("conf").args(&self.args).args(more).current_dir(dir).envs(self.environment.iter().cloned());
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a server");
         let give_up = Instant::now() + Duration::from_secs(20);
         while Instant::now() < give_up {
@@ -264,7 +272,7 @@ fn end(child: &mut Child) {
 
 /// Never the same twice, so that a killed server finds its port free. Outgoing connections get ports from 32768 on, and a
 /// cluster's bus is 10000 above its server.
-fn free_port() -> u16 {
+pub(super) fn free_port() -> u16 {
     static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| AtomicU64::new(RandomState::new().hash_one(()) % 10_000));
     loop {
         let next = NEXT.fetch_add(1, Ordering::Relaxed) % 10_000;
