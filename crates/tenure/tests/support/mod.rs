@@ -4,9 +4,12 @@
 pub(crate) mod acl;
 pub(crate) mod bare;
 pub(crate) mod cable;
+pub(crate) mod clock;
 pub(crate) mod cluster;
+pub(crate) mod fenced;
 pub(crate) mod locker;
 pub(crate) mod peer;
+pub(crate) mod quorum;
 pub(crate) mod sentinel;
 pub(crate) mod server;
 pub(crate) mod tls;
@@ -59,6 +62,8 @@ pub(crate) enum Needs {
     Nothing,
     Redis,
     Openssl,
+    /// A server whose clock can be moved.
+    Cc,
     /// A server, and the peer in that language.
     Java,
     Python,
@@ -75,6 +80,8 @@ impl Needs {
             Self::Redis => Some(format!("{server} (apt-get install redis-server)")),
             Self::Openssl if installed(&server) && installed_openssl() => None,
             Self::Openssl => Some(format!("{server} and openssl (apt-get install redis-server openssl)")),
+            Self::Cc if installed(&server) && installed("cc") => None,
+            Self::Cc => Some(format!("{server} and cc (apt-get install redis-server gcc)")),
             Self::Java => Language::Java.missing(&server),
             Self::Python => Language::Python.missing(&server),
             Self::Go => Language::Go.missing(&server),

@@ -1,0 +1,68 @@
+//! What a lock protects, if it is fenced: it remembers the largest token per resource and rejects what comes with a smaller one.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Shared by all clones of it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Fenced {
+    resources: Arc<Mutex<HashMap<String, Log>>>,
+}
+
+/// Writes in the order in which they came.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Log {
+    pub(crate) accepted: Vec<Write>,
+    pub(crate) rejected: Vec<Write>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Write {
+    pub(crate) token: u64,
+    pub(crate) who: String,
+}
+
+/// Why a write is not accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Rejected {
+    /// Somebody with a larger token has been here.
+    Stale { largest: Write },
+    /// Somebody else has the same token: one of the two is no holder, and no fence can tell which.
+    Clash { with: Write },
+}
+
+impl Fenced {
+    pub(crate) fn write(&self, resource: &str, token: tenure::Token, who: impl Display) -> Result<(), Rejected> {
+        let write = Write { token: token.get(), who: who.to_string() };
+        let mut resources = self.resources();
+        let log = resources.entry(resource.to_owned()).or_default();
+        let rejected = match log.accepted.last().cloned() {
+            Some(largest) if write.token < largest.token => Rejected::Stale { largest },
+            Some(with) if write.token == with.token && write.who != with.who => Rejected::Clash { with },
+            _ => {
+                log.accepted.push(write);
+                return Ok(());
+            }
+        };
+        log.rejected.push(write);
+        Err(rejected)
+    }
+
+    pub(crate) fn log(&self, resource: &str) -> Log {
+        self.resources().get(resource).cloned().unwrap_or_default()
+    }
+
+    fn resources(&self) -> MutexGuard<'_, HashMap<String, Log>> {
+        self.resources.lock().expect("not poisoned")
+    }
+}
+
+impl Log {
+    /// Who has written, each once per turn.
+    pub(crate) fn writers(&self) -> Vec<&str> {
+        let mut writers: Vec<&str> = self.accepted.iter().map(|write| &*write.who).collect();
+        writers.dedup();
+        writers
+    }
+}

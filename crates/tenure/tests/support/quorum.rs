@@ -1,0 +1,141 @@
+//! Several independent servers that make one lock, each of which can be stopped, killed, emptied or given a wrong clock.
+
+use std::fmt::Write;
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+use super::cable::Cable;
+use super::clock::Skew;
+use super::server::Setup;
+use super::{RedisServer, eventually, signal};
+
+#[derive(Debug)]
+pub(crate) struct QuorumSet {
+    pub(crate) nodes: Vec<Node>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Node {
+    server: RedisServer,
+}
+
+impl QuorumSet {
+    pub(crate) fn start(n: usize) -> Self {
+        Self::of(&vec![Setup::default(); n])
+    }
+
+    /// One of them has a clock that can be moved.
+    pub(crate) fn with_clock(n: usize, at: usize, skew: &Skew) -> Self {
+        let mut setups = vec![Setup::default(); n];
+        setups[at] = Setup::default().clock(skew);
+        Self::of(&setups)
+    }
+
+    pub(crate) fn of(setups: &[Setup]) -> Self {
+        let servers = Setup::start_all(&setups.iter().collect::<Vec<_>>());
+        Self { nodes: servers.into_iter().map(|server| Node { server }).collect() }
+    }
+
+    pub(crate) fn url(&self, options: &str) -> String {
+        url(self.nodes.iter().map(|node| node.port), options)
+    }
+
+    /// A way of its own to each node, for one client.
+    pub(crate) fn ways(&self) -> Ways {
+        Ways { cables: self.nodes.iter().map(|node| Cable::to(node.port)).collect() }
+    }
+
+    /// Waits until all have run for so long, so that their votes count.
+    pub(crate) fn aged(&self, age: Duration) {
+        eventually("all servers have run for long enough", || {
+            self.nodes.iter().all(|node| node.uptime().is_some_and(|up| up >= age))
+        });
+    }
+
+    /// The nodes that have such a key.
+    pub(crate) fn with_key(&self, key: &str) -> Vec<usize> {
+        (0..self.nodes.len()).filter(|at| self.nodes[*at].has(key)).collect()
+    }
+}
+
+impl Node {
+    pub(crate) fn pause(&self) {
+        signal(self.pid(), "STOP");
+    }
+
+    pub(crate) fn resume(&self) {
+        signal(self.pid(), "CONT");
+    }
+
+    /// Kills it and starts it again on the same port with nothing that it knew.
+    pub(crate) fn lose_all(&mut self) {
+        self.server.kill();
+        match std::fs::remove_file(self.server.path("dump.rdb")) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => panic!("{error}"),
+            _ => self.server.restart(),
+        }
+    }
+
+    /// Kills it and starts it again on the same port with all that it knew.
+    pub(crate) fn lose_nothing(&mut self) {
+        redis::cmd("SAVE").query::<()>(&mut self.server.raw()).expect("saved");
+        self.server.kill();
+        self.server.restart();
+    }
+
+    /// By its own clock, in whole seconds and never more than it is.
+    pub(crate) fn uptime(&self) -> Option<Duration> {
+        let info: String = redis::cmd("INFO").arg("server").query(&mut self.if_alive()?).ok()?;
+        let seconds: u64 = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"))?.parse().ok()?;
+        // The server subtracts two seconds of its clock, each cut off.
+        Some(Duration::from_secs(seconds.saturating_sub(1)))
+    }
+
+    /// False also if it does not answer.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        let ask = |mut raw| redis::cmd("EXISTS").arg(key).query(&mut raw).ok();
+        self.if_alive().and_then(ask).unwrap_or(false)
+    }
+}
+
+impl Deref for Node {
+    type Target = RedisServer;
+
+    fn deref(&self) -> &RedisServer {
+        &self.server
+    }
+}
+
+impl DerefMut for Node {
+    fn deref_mut(&mut self) -> &mut RedisServer {
+        &mut self.server
+    }
+}
+
+/// How one client gets to the nodes.
+#[derive(Debug)]
+pub(crate) struct Ways {
+    pub(crate) cables: Vec<Cable>,
+}
+
+impl Ways {
+    pub(crate) fn url(&self, options: &str) -> String {
+        url(self.cables.iter().map(|cable| cable.port), options)
+    }
+
+    /// Only these can be reached from now on.
+    pub(crate) fn reach_only(&self, nodes: &[usize]) {
+        for (at, cable) in self.cables.iter().enumerate() {
+            if nodes.contains(&at) { cable.heal() } else { cable.cut() }
+        }
+    }
+}
+
+fn url(ports: impl Iterator<Item = u16>, options: &str) -> String {
+    let mut url = "quorum:".to_owned();
+    for (at, port) in ports.enumerate() {
+        let separator = if at > 0 { "|" } else { "" };
+        write!(url, "{separator}redis://127.0.0.1:{port}").expect("written");
+    }
+    if options.is_empty() { url } else { format!("{url}?{options}") }
+}
