@@ -80,10 +80,11 @@ fn at(ahead: i64, now: i64) -> u64 {
 struct Known {
     id: String,
     session: u64,
-    /// Since when it forgets nothing, if it may have forgotten something before.
-    since: Option<Instant>,
+    /// For how long it had forgotten nothing at some moment, if it may have forgotten something before.
+    up: Option<(Duration, Instant)>,
     /// What this client has introduced itself with.
     longest: Duration,
+    met: Instant,
     /// Its wall clock less the lease clock of this client, in microseconds, and how far off that may be.
     ahead: i64,
     give_or_take: Duration,
@@ -224,31 +225,36 @@ impl Node {
         }
         self.common.lengthen(server.longest);
         let ahead = i64::try_from(server.clock_micros).unwrap_or(i64::MAX).saturating_sub(micros(asked.after(give_or_take)));
-        let since = self.since(&server, heard);
+        let up = self.up(&server, heard);
         let Server { id, session, .. } = server;
-        self.common.servers()[self.place] = Some(Known { id, session, since, longest, ahead, give_or_take });
+        self.common.servers()[self.place] = Some(Known { id, session, up, longest, met: asked, ahead, give_or_take });
         self.watch_clock();
         Ok(())
     }
 
-    /// Since when it forgets nothing: since it was started, or since it was found in the place of another one.
-    fn since(&self, server: &Server, now: Instant) -> Option<Instant> {
+    /// For how long it has forgotten nothing: since it was started, or since it was found in the place of another one.
+    fn up(&self, server: &Server, now: Instant) -> Option<(Duration, Instant)> {
         let up = server.up?;
         let before = self.common.servers()[self.place].clone();
-        let started = now.before(up);
         match before {
             // Not by what it says of its age, which follows its wall clock.
-            Some(before) if before.id == server.id => before.since,
-            Some(_) => {
-                let left = self.common.longest();
-                warn!(node = self.name, ?left, "restarted or replaced: its vote does not count for as long as the longest lease");
-                Some(now)
+            Some(before) if before.id == server.id => before.up,
+            Some(before) => {
+                // One that was started since is the same place, restarted. Any other has taken it over with what it had.
+                let up = if up <= now.since(before.met) { up } else { Duration::ZERO };
+                let left = self.common.longest().saturating_sub(up);
+                warn!(
+                    node = self.name,
+                    ?left,
+                    "restarted or replaced: its vote does not count until the longest lease has passed"
+                );
+                Some((up, now))
             }
             None => {
                 if let Some(left) = rules::quarantine_left(up, self.common.longest()).filter(|_| self.common.quarantine) {
                     info!(node = self.name, ?up, ?left, "started of late: its vote does not count yet");
                 }
-                Some(started)
+                Some((up, now))
             }
         }
     }
@@ -291,7 +297,7 @@ impl Node {
         if let Some(twin) = servers[..self.place].iter().flatten().find(|other| other.id == known.id) {
             return Standing::Refused { why: format!("it is the same server as another in the list ({})", twin.id) };
         }
-        let up = known.since.map(|since| now.since(since)).filter(|_| self.common.quarantine);
+        let up = known.up.map(|(up, then)| up + now.since(then)).filter(|_| self.common.quarantine);
         if let Some(left) = up.and_then(|up| rules::quarantine_left(up, self.common.longest())) {
             return Standing::Quarantined { left };
         }

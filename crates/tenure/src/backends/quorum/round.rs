@@ -110,9 +110,17 @@ impl Round<'_> {
         self.votes.iter().zip(&self.errors).map(told).collect()
     }
 
+    /// The nodes that said no, as bits.
     fn blocked_by(&self) -> u64 {
         let no = self.votes.iter().enumerate().filter(|(_, vote)| matches!(vote, Vote::No { .. }));
         no.fold(0, |mask, (node, _)| mask | 1 << node)
+    }
+
+    /// The nodes that cannot be reached, as bits.
+    fn cut_off(&self) -> u64 {
+        let away = |error: &Option<Error>| error.as_ref().is_some_and(|e| e.fault() == Some(Fault::Connection));
+        let away = self.errors.iter().enumerate().filter(|(_, error)| away(error));
+        away.fold(0, |mask, (node, _)| mask | 1 << node)
     }
 }
 
@@ -236,6 +244,8 @@ impl Inner {
                 Ok(backend::Attempt::Collided { pause })
             }
             Tally::Wait | Tally::Raise(_) | Tally::Failed => {
+                // What is given back must not wake the one who gave it; a node that can be reached again shall.
+                self.attempts.refused(claim, now, round.blocked_by() | round.cut_off(), false);
                 if round.blocked_by() == 0 {
                     // Nobody else is asking. Who asks again at once finds the votes that it has.
                     round.kept = true;
