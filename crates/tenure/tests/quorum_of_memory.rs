@@ -278,6 +278,23 @@ async fn the_quarantine_lasts_as_long_as_the_longest_lease_of_any_client() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_has_been_idle_asks_the_others_before_a_restarted_node_counts() {
+    let set = Set::of(3);
+    let idle = set.locker().await;
+    let _long = set.locker_with(Settings { lease: LEASE * 10, ..Settings::default() }).await;
+    set.nodes[0].restart();
+    set.away(&[1], true);
+    // Longer than the longest lease that the idle one knows of.
+    tokio::time::sleep(LEASE * 2).await;
+    for _ in 0..3 {
+        let error = idle.mutex("a").try_lock().await.expect_err("one vote that counts").to_string();
+        assert!(error.contains("node 0: restarted of late"), "{error}");
+    }
+    tokio::time::sleep(LEASE * 9).await;
+    assert!(idle.mutex("a").try_lock().await.expect("asked").is_some());
+}
+
+#[tokio::test(start_paused = true)]
 async fn those_who_wait_do_not_wake_each_other() {
     let set = Set::of(5);
     let (holder, one, other) = (set.locker().await, set.locker().await, set.locker().await);

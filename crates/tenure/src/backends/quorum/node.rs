@@ -35,12 +35,14 @@ pub(super) struct Common {
     longest: AtomicU64,
     /// Who the nodes are, by their place in the list.
     servers: Mutex<Vec<Option<Known>>>,
+    /// When all nodes were last asked for the longest lease.
+    asked_around: Mutex<Option<Instant>>,
 }
 
 impl Common {
     pub(super) fn new(n: usize, clock: Clock, timeout: Duration, quarantine: bool, lease: Duration) -> Self {
         let (longest, servers) = (AtomicU64::new(millis(lease)), Mutex::new(vec![None; n]));
-        Self { clock, timeout, quarantine, longest, servers }
+        Self { clock, timeout, quarantine, longest, servers, asked_around: Mutex::default() }
     }
 
     pub(super) fn longest(&self) -> Duration {
@@ -49,6 +51,11 @@ impl Common {
 
     pub(super) fn lengthen(&self, lease: Duration) {
         self.longest.fetch_max(millis(lease), Ordering::Relaxed);
+    }
+
+    /// Takes note that all nodes were asked, of whom those have answered that can.
+    pub(super) fn asked_around(&self, at: Instant) {
+        *self.asked_around.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
     }
 
     fn servers(&self) -> MutexGuard<'_, Vec<Option<Known>>> {
@@ -82,6 +89,8 @@ struct Known {
     session: u64,
     /// For how long it had forgotten nothing at some moment, if it may have forgotten something before.
     up: Option<(Duration, Instant)>,
+    /// When it was first seen: who counts it must have asked the others since, of leases that it has forgotten.
+    first_met: Instant,
     /// What this client has introduced itself with.
     longest: Duration,
     met: Instant,
@@ -227,7 +236,12 @@ impl Node {
         let ahead = i64::try_from(server.clock_micros).unwrap_or(i64::MAX).saturating_sub(micros(asked.after(give_or_take)));
         let up = self.up(&server, heard);
         let Server { id, session, .. } = server;
-        self.common.servers()[self.place] = Some(Known { id, session, up, longest, met: asked, ahead, give_or_take });
+        {
+            let mut servers = self.common.servers();
+            let before = servers[self.place].as_ref().filter(|before| before.id == id).map(|before| before.first_met);
+            let first_met = before.unwrap_or(asked);
+            servers[self.place] = Some(Known { id, session, up, first_met, longest, met: asked, ahead, give_or_take });
+        }
         self.watch_clock();
         Ok(())
     }
@@ -297,9 +311,12 @@ impl Node {
         if let Some(twin) = servers[..self.place].iter().flatten().find(|other| other.id == known.id) {
             return Standing::Refused { why: format!("it is the same server as another in the list ({})", twin.id) };
         }
-        let up = known.up.map(|(up, then)| up + now.since(then)).filter(|_| self.common.quarantine);
-        if let Some(left) = up.and_then(|up| rules::quarantine_left(up, self.common.longest())) {
-            return Standing::Quarantined { left };
+        if let Some((up, then)) = known.up.filter(|_| self.common.quarantine) {
+            let asked_around = *self.common.asked_around.lock().unwrap_or_else(PoisonError::into_inner);
+            let up = if asked_around >= Some(known.first_met) { up + now.since(then) } else { Duration::ZERO };
+            if let Some(left) = rules::quarantine_left(up, self.common.longest()) {
+                return Standing::Quarantined { left };
+            }
         }
         trouble.map_or(Standing::Counts, |why| Standing::Away { why })
     }

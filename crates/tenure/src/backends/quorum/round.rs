@@ -165,7 +165,7 @@ impl Inner {
     pub(super) async fn acquire(self: &Arc<Self>, claim: &Claim) -> Result<backend::Attempt> {
         let sent = self.common.clock.now();
         self.lengthen(claim.lease).await;
-        self.refresh();
+        self.keep_in_touch().await;
         let attempt = self.attempts.of(claim, sent);
         let places = self.attempts.take_places(claim);
         let n = self.nodes.len();
@@ -205,6 +205,9 @@ impl Inner {
 
     fn conclude(self: &Arc<Self>, claim: &Claim, mut round: Round<'_>, tally: Tally, sent: Instant) -> Result<backend::Attempt> {
         let now = self.common.clock.now();
+        if round.votes.contains(&Vote::Uncounted) {
+            self.refresh_early();
+        }
         let in_line = claim.queue == Queue::Allowed && (claim.mode.keeps_place() || self.queues());
         match tally {
             Tally::Granted { token, valid_for } if in_time(sent, valid_for, self.drift, now) && round.attempt.granted(token) => {

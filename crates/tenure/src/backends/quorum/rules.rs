@@ -112,9 +112,12 @@ pub(crate) fn proposal(clocks_micros: &mut [u64]) -> Option<Token> {
     clocks_micros.get(clocks_micros.len() / 2).and_then(|micros| Token::new(0).plus(*micros))
 }
 
+/// A quarantine lasts so long at least: the time after which tokens are larger by any clock that is not far off.
+const LEAST_QUARANTINE: Duration = Duration::from_secs(1);
+
 /// For how long a node must not count yet, that has been up for so long: a lock that it has forgotten may still be held.
 pub(crate) fn quarantine_left(up: Duration, longest_lease: Duration) -> Option<Duration> {
-    longest_lease.checked_sub(up).filter(|left| !left.is_zero())
+    longest_lease.max(LEAST_QUARANTINE).checked_sub(up).filter(|left| !left.is_zero())
 }
 
 /// What the nodes' answers to a renewal come to; `None` while more may come. A node that has not answered is `None`, one that

@@ -12,10 +12,15 @@ use super::node::Node;
 use super::rules::{Return, renewed, returned};
 use super::{Inner, silent};
 use crate::backend::{Claim, Released, Renewal};
+use crate::clock::Instant;
 use crate::error::{Error, Result};
 
 /// How often the nodes are asked who they are, while they are asked for locks.
 const REFRESH: Duration = Duration::from_secs(5);
+/// However much they differ from what is known.
+const AT_MOST_EVERY: Duration = Duration::from_millis(200);
+/// After so long without a word the clocks of the nodes may be others than are known.
+const OUT_OF_TOUCH: Duration = Duration::from_secs(600);
 /// The pauses between tries to give a vote back.
 const GIVE_BACK: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
@@ -198,16 +203,32 @@ impl Inner {
 
     /// Asks the nodes who they are, if that is due.
     pub(super) fn refresh(self: &Arc<Self>) {
-        let now = self.common.clock.now().as_nanos();
+        let now = self.common.clock.now();
         let due = self.refresh_at.load(Ordering::Relaxed);
-        let next = now.saturating_add(u64::try_from(REFRESH.as_nanos()).unwrap_or(u64::MAX));
-        if now < due || self.refresh_at.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+        let next = now.after(REFRESH).as_nanos();
+        if now.as_nanos() < due || self.refresh_at.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_err() {
             return;
         }
-        for node in &self.nodes {
-            let node = Arc::clone(node);
-            self.errands.run(async move { drop(node.introduce().await) });
+        let inner = Arc::clone(self);
+        self.errands.run(async move { drop(inner.introduce_all(inner.patience()).await) });
+    }
+
+    /// Asks the nodes who they are, unless that was done just now.
+    pub(super) fn refresh_early(self: &Arc<Self>) {
+        let due = Instant::from_nanos(self.refresh_at.load(Ordering::Relaxed));
+        if due.since(self.common.clock.now()) < REFRESH - AT_MOST_EVERY {
+            self.refresh_at.store(0, Ordering::Relaxed);
+            self.refresh();
         }
+    }
+
+    /// Waits for what the nodes say of themselves, if nothing has been heard of them for long.
+    pub(super) async fn keep_in_touch(self: &Arc<Self>) {
+        let due = Instant::from_nanos(self.refresh_at.load(Ordering::Relaxed));
+        if self.common.clock.now().since(due) > OUT_OF_TOUCH {
+            self.introduce_all(self.vote_within).await;
+        }
+        self.refresh();
     }
 
     /// Makes a longer lease known to the nodes before anything is asked for under it.
@@ -221,6 +242,7 @@ impl Inner {
     /// Asks all nodes who they are, and waits for those that answer in time.
     pub(super) async fn introduce_all(self: &Arc<Self>, within: Duration) -> Vec<Option<Error>> {
         let mut errors = vec![None; self.nodes.len()];
+        let begun = self.common.clock.now();
         let introduce = |(place, node): (usize, &Arc<Node>)| -> Call<Result<()>> {
             let node = Arc::clone(node);
             Box::pin(async move { (place, node.introduce().await) })
@@ -236,6 +258,8 @@ impl Inner {
             *error = Some(silent("introducing", within));
             self.nodes[node].is_slow(within);
         }
+        self.common.asked_around(begun);
+        self.refresh_at.fetch_max(begun.after(REFRESH).as_nanos(), Ordering::Relaxed);
         errors
     }
 }

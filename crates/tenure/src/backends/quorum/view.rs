@@ -95,7 +95,7 @@ impl Inner {
         answers
     }
 
-    fn patience(&self) -> Duration {
+    pub(super) fn patience(&self) -> Duration {
         (self.vote_within * PATIENCE).min(self.common.timeout)
     }
 
