@@ -112,5 +112,6 @@ mod pages {
         Striped: "locks/striped.md"
         Election: "locks/election.md"
         Partitions: "locks/partitions.md"
+        Redlock: "redlock.md"
     }
 }
