@@ -20,7 +20,7 @@ pub struct Signal {
     _listener: Listener,
     /// Where this one comes from, if there are others.
     place: usize,
-    others: Vec<Signal>,
+    others: Vec<Self>,
     /// The places whose firing matters, as bits.
     heeded: Option<Arc<AtomicU64>>,
 }

@@ -33,7 +33,7 @@ fn with_majority(nodes: usize, found: &[&Vec<Holder>]) -> Vec<Holder> {
     let mut holders: Vec<Holder> = Vec::new();
     for mut votes in by_owner.into_values().filter(|votes| votes.len() >= enough) {
         // It lasts as long as a majority of its votes does.
-        votes.sort_by(|a, b| b.expires_in.cmp(&a.expires_in));
+        votes.sort_by_key(|vote| std::cmp::Reverse(vote.expires_in));
         let last = votes[enough - 1];
         let mut tokens: Vec<Option<Token>> = votes.iter().map(|vote| vote.token).collect();
         tokens.sort_unstable_by(|a, b| b.cmp(a));
