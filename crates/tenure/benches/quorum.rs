@@ -6,6 +6,8 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use support::cable::Cable;
 use support::quorum::QuorumSet;
 use tenure::Locker;
@@ -23,6 +25,7 @@ fn main() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
         println!("{:<40} {:>10} {:>10} {:>10}", "time to lock", "p50", "p90", "p99");
+        bare(&set).await;
         side_by_side(&set, "", Duration::ZERO).await;
         side_by_side(&set, ", wires of 1 ms", Duration::from_millis(1)).await;
         silent(&set).await;
@@ -38,6 +41,39 @@ fn at(times: &mut [Duration], percent: usize) -> Duration {
 fn row(what: &str, times: &mut [Duration]) {
     let shown = |percent| format!("{:.1}µs", at(&mut times.to_vec(), percent).as_secs_f64() * 1e6);
     println!("{what:<40} {:>10} {:>10} {:>10}", shown(50), shown(90), shown(99));
+}
+
+/// What the machine gives: the same with nothing but `SET NX PX`, to one server and to five at once, until three have answered.
+async fn bare(set: &QuorumSet) {
+    let mut connections = Vec::new();
+    for node in &set.nodes {
+        let client = redis::Client::open(format!("redis://127.0.0.1:{}", node.port)).expect("a client");
+        connections.push(client.get_multiplexed_async_connection().await.expect("connected"));
+    }
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..ROUNDS {
+        for (times, n) in times.iter_mut().zip([1, 5]) {
+            let start = Instant::now();
+            let set = |mut connection: redis::aio::MultiplexedConnection| async move {
+                let mut set = redis::cmd("SET");
+                set.arg("bare").arg("me").arg("NX").arg("PX").arg(30_000);
+                set.exec_async(&mut connection).await.expect("set");
+            };
+            let mut calls: FuturesUnordered<_> = connections[..n].iter().cloned().map(set).collect();
+            for _ in 0..n / 2 + 1 {
+                calls.next().await;
+            }
+            times.push(start.elapsed());
+            while calls.next().await.is_some() {}
+            for connection in &mut connections[..n] {
+                redis::cmd("DEL").arg("bare").exec_async(connection).await.expect("deleted");
+            }
+        }
+    }
+    let [one, five] = &mut times;
+    row("bare SET NX PX, 1 server", one);
+    row("bare SET NX PX, 3 of 5 servers", five);
+    println!("    median of three of five to one: {:.2}", at(five, 50).as_secs_f64() / at(one, 50).as_secs_f64());
 }
 
 /// A quorum of the first `n`, or one server alone; each over a wire of its own if that takes time.
