@@ -287,6 +287,26 @@ mod tests {
     }
 
     #[test]
+    fn options_after_the_last_node_are_the_quorums_or_every_nodes() {
+        let split = |rest| nodes_and_options(rest);
+        let owned = |(nodes, ours): (&str, &str)| (nodes.to_owned(), ours.to_owned());
+        assert_eq!(split("redis://a|redis://b"), owned(("redis://a|redis://b", "")));
+        let given = "redis://a?wake=pubsub|redis://b?|rediss://c/1?lease=3s&wake=tracking&quarantine=off&ca=x";
+        let nodes = "redis://a?wake=pubsub&ca=x|redis://b?wake=tracking&ca=x|rediss://c/1?wake=tracking&ca=x";
+        assert_eq!(split(given), owned((nodes, "lease=3s&quarantine=off")));
+    }
+
+    #[test]
+    #[cfg(feature = "redis")]
+    fn a_label_of_a_quorum_has_no_credentials_and_no_order() {
+        let label = |url| labelled(url).expect("a label");
+        let one = label("quorum:redis://u:p@b:1|redis://a:1|redis://c:1?prefix=p:");
+        assert_eq!((&*one.address, &*one.prefix), ("quorum:redis://a:1/|redis://b:1/|redis://c:1/", "p:"));
+        assert_eq!(one, label("quorum:redis://a:1|redis://c:1|redis://x:y@b:1?prefix=p:&lease=3s"));
+        assert_eq!(labelled("quorum:memory:|memory:|memory:"), None);
+    }
+
+    #[test]
     #[cfg(feature = "redis")]
     fn a_label_of_servers_has_no_credentials_and_no_order() {
         let label = |url| labelled(url).expect("a label").address;
