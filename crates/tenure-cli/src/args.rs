@@ -76,8 +76,9 @@ Examples:
 pub(crate) struct Cli {
     /// The store [default: sqlite:, a file in the user's state directory].
     ///
-    /// For example sqlite:/var/lib/app/locks.db or redis://host:6379/0. The command line can be read by every user of
-    /// the machine: give a URL that holds a password in the environment.
+    /// For example sqlite:/var/lib/app/locks.db, redis://host:6379/0, or, in quotes, for a shell takes | for a pipe,
+    /// 'quorum:redis://a|redis://b|redis://c'. The command line can be read by every user of the machine: give a URL that
+    /// holds a password in the environment.
     #[arg(long, global = true, env = "TENURE_URL", hide_env_values = true, value_name = "URL")]
     pub(crate) url: Option<String>,
 
@@ -93,7 +94,7 @@ pub(crate) enum Command {
     /// Campaign for leadership, and run a program while leading.
     #[command(after_help = "See --help for exit status, environment and what happens when leadership is lost.", after_long_help = ELECT_NOTES)]
     Elect(ElectArgs),
-    /// Show who holds a lock, and who is in line.
+    /// Show who holds a lock, and who is in line; of a quorum also what each node says.
     Who(WhoArgs),
     /// List the locks that are held.
     Ls(LsArgs),

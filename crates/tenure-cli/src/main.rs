@@ -3,6 +3,7 @@
 mod args;
 mod cmd;
 mod exit;
+mod nodes;
 mod output;
 mod plan;
 mod states;

@@ -12,6 +12,11 @@ pub(crate) fn say(message: &str) {
     drop(writeln!(std::io::stderr(), "tenure: {}", printable(message)));
 }
 
+/// Adds a line to a message.
+pub(crate) fn add(detail: &str) {
+    drop(writeln!(std::io::stderr(), "  {}", printable(detail)));
+}
+
 /// Escapes what a terminal would act upon (control and formatting characters) and keeps all that can be read.
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());

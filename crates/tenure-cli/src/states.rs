@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use tenure::backend::{Holder, Mode, Permits, State};
 
+use crate::nodes::NodeJson;
 use crate::output::{self, millis, printable, seconds};
 
 const HEAD: [&str; 7] = ["NAME", "MODE", "TOKEN", "HELD FOR", "LEASE LEFT", "WAITING", "HOLDER"];
@@ -115,6 +116,9 @@ pub(crate) struct StateJson<'a> {
     /// Of a latch.
     count: Option<u64>,
     fence: Option<String>,
+    /// What each node of a quorum says; absent for other stores.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    nodes: Vec<NodeJson<'a>>,
 }
 
 impl<'a> StateJson<'a> {
@@ -128,6 +132,7 @@ impl<'a> StateJson<'a> {
             permits: state.permits.map(|Permits { of, free }| PermitsJson { of, free, taken: of - free }),
             count: state.count,
             fence: state.fence.map(|t| t.to_string()),
+            nodes: state.verdicts.iter().map(NodeJson::new).collect(),
         }
     }
 }

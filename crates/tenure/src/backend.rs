@@ -67,6 +67,11 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// The stores that this one is made of, and how they are; empty for a store that is one. Known without I/O.
     fn members(&self) -> Vec<Member>;
 
+    /// Says that it does not carry a mode, and why, if that is not plain. Known without I/O.
+    fn refusal(&self, mode: Mode) -> Error {
+        Error::Unsupported { backend: self.capabilities().backend, what: mode.to_string() }
+    }
+
     /// Gives back connections, files and the client's own record. Holds are not released.
     async fn close(&self) -> Result<()>;
 }

@@ -5,6 +5,7 @@ use tenure::{Locker, Resource};
 
 use super::done;
 use crate::exit::Failure;
+use crate::nodes;
 use crate::output;
 use crate::plan::Store;
 use crate::states::{self, StateJson};
@@ -19,9 +20,9 @@ pub(crate) async fn who(store: &Store, name: &Resource, json: bool) -> Result<u8
         output::print_json(&StateJson::new(&state))?;
         return Ok(0);
     }
-    let line = states::line(&state);
+    let more = states::line(&state) + &nodes::table(&state);
     let told = if state.holders.is_empty() { states::idle(&state) } else { states::table(&[state]) };
-    output::print(&(told + &line))?;
+    output::print(&(told + &more))?;
     Ok(0)
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::backend::{Attempt, Backend, Broken, Capabilities, Claim, Member, Released, Renewal, Scope, Server, State};
+use crate::backend::{Attempt, Backend, Broken, Capabilities, Claim, Member, Mode, Released, Renewal, Scope, Server, State};
 use crate::error::{Error, Fault, Result};
 use crate::name::{Resource, Token};
 use crate::signal::{Hub, Signal};
@@ -116,6 +116,10 @@ impl Backend for Faulty {
 
     fn members(&self) -> Vec<Member> {
         self.inner.members()
+    }
+
+    fn refusal(&self, mode: Mode) -> Error {
+        self.inner.refusal(mode)
     }
 
     async fn close(&self) -> Result<()> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::backend::{Attempt, Backend, Broken, Capabilities, Claim, Member, Released, Renewal, Scope, Server, State};
+use crate::backend::{Attempt, Backend, Broken, Capabilities, Claim, Member, Mode, Released, Renewal, Scope, Server, State};
 use crate::error::{Error, Result};
 use crate::name::{Resource, Token};
 use crate::signal::Signal;
@@ -94,6 +94,10 @@ impl Backend for Prefixed {
 
     fn members(&self) -> Vec<Member> {
         self.inner.members()
+    }
+
+    fn refusal(&self, mode: Mode) -> Error {
+        self.inner.refusal(mode)
     }
 
     async fn close(&self) -> Result<()> {

@@ -154,7 +154,7 @@ impl Wanted {
             return Err(Error::Closed);
         }
         if !core.capabilities.modes.carry(mode) {
-            return Err(Error::Unsupported { backend: core.capabilities.backend, what: mode.to_string() });
+            return Err(core.settings.backend.refusal(mode));
         }
         let resource = self.resource.clone()?;
         let drift = core.settings.drift.allowance(self.lease);

@@ -21,6 +21,11 @@ pub(super) fn engines_own(owner: OwnerId) -> OwnerId {
     OwnerId { number: owner.number & ((1 << TRY_SHIFT) - 1), ..owner }
 }
 
+/// Which try of its owner it is, of an owner that a node knows.
+pub(super) fn number_of_try(owner: OwnerId) -> u64 {
+    owner.number >> TRY_SHIFT
+}
+
 /// One attempt, and the hold that came of it. Shared with calls that are still under way.
 #[derive(Debug)]
 pub(super) struct Attempt {

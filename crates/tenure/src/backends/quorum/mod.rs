@@ -22,8 +22,8 @@ use self::node::{Common, Node};
 pub(crate) use self::open::open;
 use self::rules::majority;
 use crate::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Member, Modes, Reach, Released, Renewal, Safety, Scope, Server, Standing,
-    State, Survival,
+    Attempt, Backend, Broken, Capabilities, Claim, Member, Mode, Modes, Reach, Released, Renewal, Safety, Scope, Server,
+    Standing, State, Survival,
 };
 use crate::clock::{Clock, Drift};
 use crate::error::{Error, Fault, Result};
@@ -124,6 +124,21 @@ fn silent(doing: &str, within: Duration) -> Error {
     Error::unavailable(NAME, doing, Fault::Timeout, format!("no answer within {within:?}"))
 }
 
+/// Why a quorum does not carry a mode.
+fn why_not(mode: Mode) -> &'static str {
+    match mode {
+        // One at the nodes 1 and 2, one at 2 and 3, one at 1 and 3.
+        Mode::Permits { .. } | Mode::Resize { .. } => {
+            "three could win two permits, each of them at another majority of the nodes; one store alone counts them right"
+        }
+        Mode::Fair => "each node has a line of its own, and the order may differ; one store alone keeps one line",
+        Mode::SetCount { .. } | Mode::CountDown | Mode::CountZero | Mode::RemoveCount => {
+            "a node that has missed a step counts differently from then on; one store alone has one count"
+        }
+        _ => "not all of its nodes carry them",
+    }
+}
+
 impl Inner {
     /// Refuses nodes that should not be in the list, and too few that answer.
     fn check(&self, errors: &[Option<Error>]) -> Result<()> {
@@ -131,7 +146,7 @@ impl Inner {
         for (node, error) in self.nodes.iter().zip(errors) {
             let asked = || format!("the node {}", node.name);
             if let Standing::Refused { why } = node.member().standing {
-                return Err(Error::config(asked(), why, fix));
+                return Err(Error::config(asked(), why.trim_start_matches("it "), fix));
             }
             match error {
                 Some(e) if e.fault() == Some(Fault::ReadOnly) => return Err(Error::config(asked(), "is a replica", fix)),
@@ -163,7 +178,7 @@ impl Inner {
         Capabilities {
             backend: NAME,
             reach: reach.unwrap_or(Reach::Network),
-            // Three may win two permits: one at the nodes 1 and 2, one at 2 and 3, one at 1 and 3. And lines differ by node.
+            // What is missing, `why_not` says.
             modes: Modes { shared: all(|node| node.modes.shared), ..Modes::EXCLUSIVE },
             token_blocks: all(|node| node.token_blocks),
             queues: nodes.iter().any(|node| node.queues),
@@ -254,7 +269,7 @@ impl Backend for Quorum {
 
     async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
         if !self.capabilities.modes.carry(claim.mode) {
-            return Err(Error::Unsupported { backend: NAME, what: claim.mode.to_string() });
+            return Err(self.refusal(claim.mode));
         }
         self.inner.acquire(claim).await
     }
@@ -289,6 +304,10 @@ impl Backend for Quorum {
 
     fn members(&self) -> Vec<Member> {
         self.inner.nodes.iter().map(|node| node.member()).collect()
+    }
+
+    fn refusal(&self, mode: Mode) -> Error {
+        Error::Unsupported { backend: NAME, what: format!("{mode}: {}", why_not(mode)) }
     }
 
     async fn close(&self) -> Result<()> {

@@ -308,8 +308,9 @@ impl Node {
         let Some(known) = &servers[self.place] else {
             return Standing::Away { why: trouble.unwrap_or_else(|| "it has not said who it is".to_owned()) };
         };
-        if let Some(twin) = servers[..self.place].iter().flatten().find(|other| other.id == known.id) {
-            return Standing::Refused { why: format!("it is the same server as another in the list ({})", twin.id) };
+        let is_twin = |other: &Option<Known>| other.as_ref().is_some_and(|other| other.id == known.id);
+        if let Some(twin) = servers[..self.place].iter().position(is_twin) {
+            return Standing::Refused { why: format!("it is the same server as node {} of the list ({})", twin + 1, known.id) };
         }
         if let Some((up, then)) = known.up.filter(|_| self.common.quarantine) {
             let asked_around = *self.common.asked_around.lock().unwrap_or_else(PoisonError::into_inner);

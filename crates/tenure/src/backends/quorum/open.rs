@@ -24,6 +24,11 @@ pub(crate) fn open(address: Address, context: Context) -> BoxFuture<'static, Res
             settings.node_timeout = node_timeout;
         }
         settings.quarantine = options.one_of("quarantine", &[("on", true), ("off", false)])?.unwrap_or(true);
+        if !rest.contains('|') {
+            // That is what a shell leaves of a URL without quotes.
+            let fix = "3, 5 or 7 nodes with | between them, and in a shell quotes around the URL";
+            return Err(Error::config("a quorum of one node", "is no quorum", fix));
+        }
         let mut nodes = Vec::new();
         for (i, url) in rest.split('|').enumerate() {
             let target = connect::parse(url)?;

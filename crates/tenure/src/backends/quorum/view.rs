@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::attempts::engines_own;
+use super::attempts::{engines_own, number_of_try};
 use super::errands::Call;
 use super::node::Node;
 use super::rules::majority;
@@ -23,7 +23,32 @@ pub(super) fn as_engine_knows(owner: &str) -> String {
     owner.parse::<OwnerId>().map_or_else(|_| owner.to_owned(), |owner| engines_own(owner).to_string())
 }
 
-/// Those who hold at a majority of the nodes, or may do so: nodes that have not answered may say so too.
+/// Owners as people are to read them. One that holds at a majority looks the same everywhere; another try of the same owner
+/// does not, for its votes do not count with those.
+struct Names {
+    /// As the nodes know them.
+    all: Vec<String>,
+    merged: Vec<String>,
+}
+
+impl Names {
+    fn of(&self, owner: &str) -> String {
+        let own = as_engine_knows(owner);
+        let has_others = || self.all.iter().any(|other| other != owner && as_engine_knows(other) == own);
+        if self.merged.iter().any(|merged| merged == owner) || !has_others() {
+            return own;
+        }
+        let tried = owner.parse().map_or(0, |owner: OwnerId| number_of_try(owner));
+        format!("{own} (try {tried})")
+    }
+
+    fn put_on(&self, holders: &[Holder]) -> Vec<Holder> {
+        holders.iter().map(|holder| Holder { owner: self.of(&holder.owner), ..holder.clone() }).collect()
+    }
+}
+
+/// Those who hold at a majority of the nodes, or may do so: nodes that have not answered may say so too. The owners are as the
+/// nodes know them.
 fn with_majority(nodes: usize, found: &[&Vec<Holder>]) -> Vec<Holder> {
     let mut by_owner = BTreeMap::<&str, Vec<&Holder>>::new();
     for holder in found.iter().copied().flatten() {
@@ -38,7 +63,6 @@ fn with_majority(nodes: usize, found: &[&Vec<Holder>]) -> Vec<Holder> {
         let mut tokens: Vec<Option<Token>> = votes.iter().map(|vote| vote.token).collect();
         tokens.sort_unstable_by(|a, b| b.cmp(a));
         holders.push(Holder {
-            owner: as_engine_knows(&last.owner),
             // Single nodes may have a larger or a smaller one, of no meaning.
             token: tokens[enough - 1],
             note: votes.iter().find_map(|vote| vote.note.clone()),
@@ -136,13 +160,18 @@ impl Inner {
             .collect();
         let found: Vec<&State> = states.iter().flatten().collect();
         let holders = with_majority(self.nodes.len(), &found.iter().map(|state| &state.holders).collect::<Vec<_>>());
+        let owners = |holders: &[Holder]| holders.iter().map(|holder| holder.owner.clone()).collect::<Vec<_>>();
+        let names = Names { all: found.iter().flat_map(|state| owners(&state.holders)).collect(), merged: owners(&holders) };
         let verdicts = self.nodes.iter().zip(&states);
         State {
-            holders,
+            holders: names.put_on(&holders),
             waiting: most_say(self.nodes.len(), found.iter().filter_map(|state| state.waiting).collect()),
             fence: found.iter().filter_map(|state| state.fence).max(),
             verdicts: verdicts
-                .map(|(node, state)| Verdict { member: node.member(), holders: state.clone().map(|state| state.holders) })
+                .map(|(node, state)| Verdict {
+                    member: node.member(),
+                    holders: state.as_ref().map(|state| names.put_on(&state.holders)).map_err(Clone::clone),
+                })
                 .collect(),
             ..State::free(name.clone())
         }
@@ -172,5 +201,23 @@ impl Inner {
         }
         let errors: Vec<Option<Error>> = answers.iter().map(|answer| answer.as_ref().err().cloned()).collect();
         Err(self.too_few(doing, &errors))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_try_of_an_owner_does_not_look_like_its_hold() {
+        let uuid = "1b4e28ba-2fa1-4d2a-883f-0016d3cca427";
+        let tried = |n: u64| format!("{uuid}:{}", (n << 40) + 7);
+        let own = format!("{uuid}:7");
+        let names = Names { all: vec![tried(0), tried(2), tried(2)], merged: vec![tried(2)] };
+        assert_eq!((names.of(&tried(2)), names.of(&tried(0))), (own.clone(), format!("{own} (try 0)")));
+        let names = Names { all: vec![tried(0), tried(1)], merged: vec![] };
+        assert_eq!((names.of(&tried(0)), names.of(&tried(1))), (format!("{own} (try 0)"), format!("{own} (try 1)")));
+        let names = Names { all: vec![tried(3), "someone".to_owned()], merged: vec![] };
+        assert_eq!((names.of(&tried(3)), names.of("someone")), (own, "someone".to_owned()));
     }
 }
