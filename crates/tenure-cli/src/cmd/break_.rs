@@ -1,10 +1,10 @@
 //! `tenure break`: the end of a hold, by force.
 
 use serde::Serialize;
+use tenure::Resource;
 use tenure::backend::Broken;
-use tenure::{Locker, Resource};
 
-use super::done;
+use super::{done, look};
 use crate::exit::{self, Failure};
 use crate::output;
 use crate::plan::Store;
@@ -20,7 +20,7 @@ struct BrokenJson<'a> {
 }
 
 pub(crate) async fn break_hold(store: &Store, name: &Resource, json: bool) -> Result<u8, Failure> {
-    let locker = Locker::connect(&store.url).await?;
+    let locker = look(store).await?;
     let broken = done(&locker, locker.mutex(name.as_str()).break_hold().await).await?;
     if json {
         let holders = broken.iter().flat_map(|b| &b.holders).map(HolderJson::new).collect();

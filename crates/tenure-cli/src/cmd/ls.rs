@@ -1,15 +1,13 @@
 //! `tenure ls`: the locks that are held.
 
-use tenure::Locker;
-
-use super::done;
+use super::{done, look};
 use crate::exit::Failure;
 use crate::output;
 use crate::plan::Store;
 use crate::states::{self, StateJson};
 
 pub(crate) async fn ls(store: &Store, prefix: &str, json: bool) -> Result<u8, Failure> {
-    let locker = Locker::connect(&store.url).await?;
+    let locker = look(store).await?;
     let mut states = done(&locker, locker.list(prefix).await).await?;
     states.sort_by(|a, b| a.resource.cmp(&b.resource));
     if json {

@@ -3,7 +3,7 @@
 use tenure::backend::State;
 use tenure::{Locker, Resource};
 
-use super::done;
+use super::{done, look};
 use crate::exit::Failure;
 use crate::nodes;
 use crate::output;
@@ -14,7 +14,7 @@ use crate::states::{self, StateJson};
 const AT_ONCE: usize = 64;
 
 pub(crate) async fn who(store: &Store, name: &Resource, json: bool) -> Result<u8, Failure> {
-    let locker = Locker::connect(&store.url).await?;
+    let locker = look(store).await?;
     let state = done(&locker, locker.mutex(name.as_str()).inspect().await).await?;
     if json {
         output::print_json(&StateJson::new(&state))?;
@@ -27,7 +27,7 @@ pub(crate) async fn who(store: &Store, name: &Resource, json: bool) -> Result<u8
 }
 
 pub(crate) async fn stripes(store: &Store, name: &Resource, count: u32, json: bool) -> Result<u8, Failure> {
-    let locker = Locker::connect(&store.url).await?;
+    let locker = look(store).await?;
     let states = done(&locker, all(&locker, name, count).await).await?;
     if json {
         output::print_json(&states.iter().map(StateJson::new).collect::<Vec<_>>())?;

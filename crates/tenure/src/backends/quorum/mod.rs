@@ -11,6 +11,7 @@ mod round;
 pub(crate) mod rules;
 mod upkeep;
 mod view;
+mod words;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -21,6 +22,7 @@ use self::errands::{Call, Errands};
 use self::node::{Common, Node};
 pub(crate) use self::open::open;
 use self::rules::majority;
+use self::words::{why_not, words};
 use crate::backend::{
     Attempt, Backend, Broken, Capabilities, Claim, Member, Mode, Modes, Reach, Released, Renewal, Safety, Scope, Server,
     Standing, State, Survival,
@@ -124,21 +126,6 @@ fn silent(doing: &str, within: Duration) -> Error {
     Error::unavailable(NAME, doing, Fault::Timeout, format!("no answer within {within:?}"))
 }
 
-/// Why a quorum does not carry a mode.
-fn why_not(mode: Mode) -> &'static str {
-    match mode {
-        // One at the nodes 1 and 2, one at 2 and 3, one at 1 and 3.
-        Mode::Permits { .. } | Mode::Resize { .. } => {
-            "three could win two permits, each of them at another majority of the nodes; one store alone counts them right"
-        }
-        Mode::Fair => "each node has a line of its own, and the order may differ; one store alone keeps one line",
-        Mode::SetCount { .. } | Mode::CountDown | Mode::CountZero | Mode::RemoveCount => {
-            "a node that has missed a step counts differently from then on; one store alone has one count"
-        }
-        _ => "not all of its nodes carry them",
-    }
-}
-
 impl Inner {
     /// Refuses nodes that should not be in the list, and too few that answer.
     fn check(&self, errors: &[Option<Error>]) -> Result<()> {
@@ -209,7 +196,7 @@ impl Inner {
         let (n, enough) = (self.nodes.len(), majority(self.nodes.len()));
         let said = |(node, error): (&Arc<Node>, &Option<Error>)| {
             let why = match (error, node.objection()) {
-                (Some(e), _) => e.to_string(),
+                (Some(e), _) => words(e),
                 (None, Some(Standing::Quarantined { left })) => {
                     format!("restarted of late and may have forgotten locks; counts again in {left:.1?}")
                 }

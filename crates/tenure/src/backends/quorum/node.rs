@@ -11,6 +11,7 @@ use tracing::{info, warn};
 
 use super::NAME;
 use super::rules::{self, Vote};
+use super::words::words;
 use crate::backend::{Attempt, Backend, Claim, Member, Server, Standing};
 use crate::clock::{Clock, Instant};
 use crate::error::{Error, Fault, Result};
@@ -171,7 +172,7 @@ impl Node {
     }
 
     fn note(&self, error: Option<&Error>) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = error.map(ToString::to_string);
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = error.map(words);
     }
 
     /// Takes note that it has not answered in time, though it still may.

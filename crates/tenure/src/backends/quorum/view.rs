@@ -8,6 +8,7 @@ use super::attempts::{engines_own, number_of_try};
 use super::errands::Call;
 use super::node::Node;
 use super::rules::majority;
+use super::words::words;
 use super::{Inner, NAME, silent};
 use crate::backend::{Backend, Broken, Holder, Scope, State, Verdict};
 use crate::error::{Error, Fault, Result};
@@ -154,9 +155,7 @@ impl Inner {
         let of = |states: &Vec<State>| states.iter().find(|state| state.resource == *name).cloned();
         let states: Vec<Result<State, String>> = answers
             .iter()
-            .map(|answer| {
-                answer.as_ref().map_err(ToString::to_string).map(|s| of(s).unwrap_or_else(|| State::free(name.clone())))
-            })
+            .map(|answer| answer.as_ref().map_err(words).map(|s| of(s).unwrap_or_else(|| State::free(name.clone()))))
             .collect();
         let found: Vec<&State> = states.iter().flatten().collect();
         let holders = with_majority(self.nodes.len(), &found.iter().map(|state| &state.holders).collect::<Vec<_>>());

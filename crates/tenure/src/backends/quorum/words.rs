@@ -1,0 +1,28 @@
+//! What people are told of nodes, and of what a quorum cannot do.
+
+use super::NAME;
+use crate::error::Error;
+use crate::mode::Mode;
+
+/// What was wrong with one node, in as few words as that can be said beside its name.
+pub(super) fn words(error: &Error) -> String {
+    match error {
+        Error::Unavailable { backend: NAME, detail, .. } | Error::Backend { backend: NAME, detail, .. } => detail.clone(),
+        error => error.to_string(),
+    }
+}
+
+/// Why a quorum does not carry a mode.
+pub(super) fn why_not(mode: Mode) -> &'static str {
+    match mode {
+        // One at the nodes 1 and 2, one at 2 and 3, one at 1 and 3.
+        Mode::Permits { .. } | Mode::Resize { .. } => {
+            "three could win two permits, each of them at another majority of the nodes; one store alone counts them right"
+        }
+        Mode::Fair => "each node has a line of its own, and the order may differ; one store alone keeps one line",
+        Mode::SetCount { .. } | Mode::CountDown | Mode::CountZero | Mode::RemoveCount => {
+            "a node that has missed a step counts differently from then on; one store alone has one count"
+        }
+        _ => "not all of its nodes carry them",
+    }
+}
