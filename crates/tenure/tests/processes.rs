@@ -3,15 +3,13 @@
 mod support;
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Read, Seek, Write};
+use std::io::{BufRead, Read, Seek, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use support::player::{self, Player};
 use support::{Needs, RedisServer, Test, eventually, signal};
 use tenure::Locker;
-
-const ROLE: &str = "TENURE_TEST_ROLE";
 
 /// A store that a test's processes share.
 #[derive(Clone, Copy)]
@@ -41,7 +39,7 @@ fn opened(server: Option<RedisServer>, options: &str) -> Opened {
 }
 
 fn main() {
-    if let Ok(role) = std::env::var(ROLE) {
+    if let Some(role) = player::role() {
         return play(&role);
     }
     let mut tests = Vec::new();
@@ -68,46 +66,6 @@ fn main() {
         tokens_outlive_all_processes(&(sqlite.open)())
     }));
     support::run(tests)
-}
-
-/// A process of this program.
-struct Player {
-    child: Child,
-    to: ChildStdin,
-    from: BufReader<ChildStdout>,
-}
-
-impl Player {
-    fn start(role: &str, url: &str, more: &[&str]) -> Self {
-        let exe = std::env::current_exe().expect("this program");
-        let mut command = Command::new(exe);
-        command.env(ROLE, role).arg(url).args(more).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("started");
-        let (to, from) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
-        Self { child, to, from: BufReader::new(from) }
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.from.read_line(&mut line).expect("read");
-        line.trim_end().to_owned()
-    }
-
-    fn tell(&mut self, line: &str) {
-        writeln!(self.to, "{line}").expect("told");
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().expect("killed");
-        self.child.wait().expect("waited");
-    }
-}
-
-impl Drop for Player {
-    fn drop(&mut self) {
-        let _gone = self.child.kill();
-        let _reaped = self.child.wait();
-    }
 }
 
 fn play(role: &str) {

@@ -9,6 +9,7 @@ pub(crate) mod cluster;
 pub(crate) mod fenced;
 pub(crate) mod locker;
 pub(crate) mod peer;
+pub(crate) mod player;
 pub(crate) mod quorum;
 pub(crate) mod sentinel;
 pub(crate) mod server;

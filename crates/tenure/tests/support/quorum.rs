@@ -1,5 +1,6 @@
 //! Several independent servers that make one lock, each of which can be stopped, killed, emptied or given a wrong clock.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -17,23 +18,33 @@ pub(crate) struct QuorumSet {
 #[derive(Debug)]
 pub(crate) struct Node {
     server: RedisServer,
+    clock: Option<Skew>,
 }
 
 impl QuorumSet {
     pub(crate) fn start(n: usize) -> Self {
-        Self::of(&vec![Setup::default(); n])
+        Self::of(n, || None)
     }
 
-    /// One of them has a clock that can be moved.
-    pub(crate) fn with_clock(n: usize, at: usize, skew: &Skew) -> Self {
-        let mut setups = vec![Setup::default(); n];
-        setups[at] = Setup::default().clock(skew);
-        Self::of(&setups)
+    /// Servers with clocks that can be moved. They take themselves for a day old, so that nobody has to wait until they count.
+    pub(crate) fn old(n: usize) -> Self {
+        let yesterday = || {
+            let clock = Skew::none();
+            clock.behind(Duration::from_secs(24 * 60 * 60));
+            Some(clock)
+        };
+        let set = Self::of(n, yesterday);
+        set.nodes.iter().for_each(|node| node.clock().ahead(Duration::ZERO));
+        set
     }
 
-    pub(crate) fn of(setups: &[Setup]) -> Self {
+    fn of(n: usize, clock: impl Fn() -> Option<Skew>) -> Self {
+        let clocks: Vec<Option<Skew>> = (0..n).map(|_| clock()).collect();
+        let with = |clock: &Option<Skew>| clock.as_ref().map_or_else(Setup::default, |clock| Setup::default().clock(clock));
+        let setups: Vec<Setup> = clocks.iter().map(with).collect();
         let servers = Setup::start_all(&setups.iter().collect::<Vec<_>>());
-        Self { nodes: servers.into_iter().map(|server| Node { server }).collect() }
+        let nodes = servers.into_iter().zip(clocks).map(|(server, clock)| Node { server, clock });
+        Self { nodes: nodes.collect() }
     }
 
     pub(crate) fn url(&self, options: &str) -> String {
@@ -59,6 +70,10 @@ impl QuorumSet {
 }
 
 impl Node {
+    pub(crate) fn clock(&self) -> &Skew {
+        self.clock.as_ref().expect("a server whose clock can be moved")
+    }
+
     pub(crate) fn pause(&self) {
         signal(self.pid(), "STOP");
     }
@@ -70,6 +85,11 @@ impl Node {
     /// Kills it and starts it again on the same port with nothing that it knew.
     pub(crate) fn lose_all(&mut self) {
         self.server.kill();
+        self.restart_empty();
+    }
+
+    /// Starts it again after it was killed, with nothing that it knew.
+    pub(crate) fn restart_empty(&mut self) {
         match std::fs::remove_file(self.server.path("dump.rdb")) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => panic!("{error}"),
             _ => self.server.restart(),
@@ -89,6 +109,12 @@ impl Node {
         let seconds: u64 = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"))?.parse().ok()?;
         // The server subtracts two seconds of its clock, each cut off.
         Some(Duration::from_secs(seconds.saturating_sub(1)))
+    }
+
+    /// The fields of a hash, none if it does not answer.
+    pub(crate) fn hash(&self, key: &str) -> BTreeMap<String, String> {
+        let ask = |mut raw| redis::cmd("HGETALL").arg(key).query(&mut raw).ok();
+        self.if_alive().and_then(ask).unwrap_or_default()
     }
 
     /// False also if it does not answer.

@@ -1,0 +1,51 @@
+//! Processes of the test program itself, each in a role, told what to do line by line.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+const ROLE: &str = "TENURE_TEST_ROLE";
+
+/// The role of this process, if it is not the one that runs the tests.
+pub(crate) fn role() -> Option<String> {
+    std::env::var(ROLE).ok()
+}
+
+#[derive(Debug)]
+pub(crate) struct Player {
+    pub(crate) child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl Player {
+    pub(crate) fn start(role: &str, url: &str, more: &[&str]) -> Self {
+        let exe = std::env::current_exe().expect("this program");
+        let mut command = Command::new(exe);
+        command.env(ROLE, role).arg(url).args(more).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("started");
+        let (to, from) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
+        Self { child, to, from: BufReader::new(from) }
+    }
+
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.from.read_line(&mut line).expect("read");
+        line.trim_end().to_owned()
+    }
+
+    pub(crate) fn tell(&mut self, line: &str) {
+        writeln!(self.to, "{line}").expect("told");
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("killed");
+        self.child.wait().expect("waited");
+    }
+}
+
+impl Drop for Player {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
