@@ -32,7 +32,8 @@ impl Redis {
         let number = |n: i64| u64::try_from(n).map_err(|_| unexpected(DOING));
         Ok(Server {
             id: id.to_owned(),
-            up: Some(Duration::from_secs(up)),
+            // The server takes the second of its start from the present one: it may be almost a second younger.
+            up: Some(Duration::from_secs(up.saturating_sub(1))),
             replica: *master != 1,
             clock_micros: number(*seconds)?.saturating_mul(1_000_000).saturating_add(number(*micros)?),
             longest: Duration::from_millis(number(*longest)?),

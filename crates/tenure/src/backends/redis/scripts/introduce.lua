@@ -7,9 +7,11 @@ local function told(section, pattern)
 end
 local id, refused = told('server', 'run_id:(%w+)')
 if refused then return refused end
-local up, role = told('server', 'uptime_in_seconds:(%d+)'), told('replication', 'role:(%a+)')
+local up, role = told('server', 'uptime_in_seconds:(-?%d+)'), told('replication', 'role:(%a+)')
 local clock = redis.call('TIME')
 local longest = math.max(tonumber(ARGV[1]), tonumber(redis.call('GET', KEYS[1])) or 0)
 -- A replica must not write, and what it copies is not its own.
 if role == 'master' then redis.call('SET', KEYS[1], longest, 'PX', 2 * longest + 3600000) end
-return {id or '', tonumber(up) or -1, role == 'master' and 1 or 0, tonumber(clock[1]), tonumber(clock[2]), longest}
+-- By its wall clock, which may have been set back since it was started: then it is as if it had just been.
+local age = up and math.max(tonumber(up), 0) or -1
+return {id or '', age, role == 'master' and 1 or 0, tonumber(clock[1]), tonumber(clock[2]), longest}
