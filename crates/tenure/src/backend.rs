@@ -68,9 +68,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     fn members(&self) -> Vec<Member>;
 
     /// Says that it does not carry a mode, and why, if that is not plain. Known without I/O.
-    fn refusal(&self, mode: Mode) -> Error {
-        Error::Unsupported { backend: self.capabilities().backend, what: mode.to_string() }
-    }
+    fn refusal(&self, mode: Mode) -> Error;
 
     /// Gives back connections, files and the client's own record. Holds are not released.
     async fn close(&self) -> Result<()>;
@@ -300,10 +298,19 @@ pub struct Server {
     pub replica: bool,
     /// Its wall clock in microseconds since 1970.
     pub clock_micros: u64,
-    /// The longest lease that anybody has introduced itself with of late.
-    pub longest: Duration,
+    /// The leases that clients have introduced themselves with of late.
+    pub leases: Vec<InUse>,
     /// The [session](Backend::session) in which it said so.
     pub session: u64,
+}
+
+/// A lease that clients use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InUse {
+    /// The lease.
+    pub lease: Duration,
+    /// For how long some client or other has used it.
+    pub for_long: Duration,
 }
 
 /// How many permits a name has.

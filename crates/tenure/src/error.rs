@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::guard::Lost;
+use crate::mode::Mode;
 
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -135,6 +136,12 @@ impl Error {
     /// A wrong request.
     pub(crate) fn config(asked: impl Into<String>, problem: impl Into<String>, allowed: impl Into<String>) -> Self {
         Self::Config { asked: asked.into(), problem: problem.into(), allowed: allowed.into() }
+    }
+
+    /// The store carries no such locks.
+    #[must_use]
+    pub fn unsupported(backend: &'static str, mode: Mode) -> Self {
+        Self::Unsupported { backend, what: mode.to_string() }
     }
 
     /// The store cannot answer now.

@@ -121,6 +121,10 @@ impl Backend for Moody {
         self.inner.members()
     }
 
+    fn refusal(&self, mode: Mode) -> Error {
+        self.inner.refusal(mode)
+    }
+
     async fn close(&self) -> Result<()> {
         self.inner.close().await
     }

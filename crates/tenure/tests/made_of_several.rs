@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Client, Member, Released, Renewal, Scope, Server, Standing, State,
+    Attempt, Backend, Broken, Capabilities, Claim, Client, Member, Mode, Released, Renewal, Scope, Server, Standing, State,
 };
 use tenure::backends::memory::Memory;
 use tenure::clock::Clock;
 use tenure::signal::{Hub, Signal};
-use tenure::{ClientId, Locker, LostReason, Resource, Result, State as Held, Token};
+use tenure::{ClientId, Error, Locker, LostReason, Resource, Result, State as Held, Token};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -103,6 +103,10 @@ impl Backend for Scripted {
 
     fn members(&self) -> Vec<Member> {
         vec![Member { name: "one".to_owned(), standing: Standing::Counts, clock_ahead_ms: Some(0) }]
+    }
+
+    fn refusal(&self, mode: Mode) -> Error {
+        self.inner.refusal(mode)
     }
 
     async fn close(&self) -> Result<()> {

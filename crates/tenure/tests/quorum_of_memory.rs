@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Client, Holder, Member, Modes, Released, Renewal, Scope, Server, Standing,
-    State,
+    Attempt, Backend, Broken, Capabilities, Claim, Client, Holder, Member, Mode, Modes, Released, Renewal, Scope, Server,
+    Standing, State,
 };
 use tenure::backends::memory::Memory;
 use tenure::backends::quorum::{Quorum, Settings};
@@ -130,6 +130,10 @@ impl Backend for Node {
 
     fn members(&self) -> Vec<Member> {
         Vec::new()
+    }
+
+    fn refusal(&self, mode: Mode) -> Error {
+        self.store().refusal(mode)
     }
 
     async fn close(&self) -> Result<()> {
@@ -275,6 +279,30 @@ async fn the_quarantine_lasts_as_long_as_the_longest_lease_of_any_client() {
     short.mutex("a").try_lock().await.expect_err("one vote that counts");
     tokio::time::sleep(LEASE * 6).await;
     assert!(short.mutex("a").try_lock().await.expect("asked").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_comes_into_use_later_quarantines_nobody() {
+    let set = Set::of(3);
+    set.nodes.iter().for_each(|node| node.restart());
+    tokio::time::sleep(LEASE + Duration::from_secs(5)).await;
+    let early = set.locker().await;
+    let guard = early.mutex("early").lock().await.expect("locked");
+    // By one who comes with a lease that is much longer than the nodes are old.
+    let long = set.locker().await;
+    let _long = long.mutex("long").lease(LEASE * 100).lock().await.expect("locked");
+    tokio::time::sleep(LEASE * 2).await;
+    assert!(guard.is_valid(), "{:?}", guard.state());
+    let late = set.locker().await;
+    assert!(late.mutex("late").try_lock().await.expect("asked").is_some());
+    // But what is forgotten in a restart from now on may be of that length.
+    set.nodes[0].restart();
+    set.away(&[1], true);
+    tokio::time::sleep(LEASE * 50).await;
+    for locker in [&early, &set.locker().await] {
+        let error = locker.mutex("x").try_lock().await.expect_err("one vote that counts").to_string();
+        assert!(error.contains("node 0: restarted of late"), "{error}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

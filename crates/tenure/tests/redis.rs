@@ -37,6 +37,8 @@ fn main() {
     support::run(tests! {
         Redis:
             an_introduction_is_forgotten_after_twice_the_longest_lease
+            a_lease_that_nobody_comes_with_any_more_is_forgotten
+            very_many_leases_are_told_as_longer_ones
             a_replica_says_so_and_writes_nothing
             who_may_not_ask_who_answers_is_told_which_right_is_missing
             golden_vector_1_a_hash_with_one_field_and_a_time_to_live

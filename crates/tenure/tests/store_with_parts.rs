@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure::backend::{Attempt, Backend, Broken, Capabilities, Claim, Client, Member, Released, Renewal, Scope, Server, State};
+use tenure::backend::{
+    Attempt, Backend, Broken, Capabilities, Claim, Client, Member, Mode, Released, Renewal, Scope, Server, State,
+};
 use tenure::backends::memory::Memory;
 use tenure::clock::Clock;
 use tenure::signal::{Hub, Signal};
@@ -85,6 +87,10 @@ impl Backend for Parted {
 
     fn members(&self) -> Vec<Member> {
         self.inner.members()
+    }
+
+    fn refusal(&self, mode: Mode) -> Error {
+        self.inner.refusal(mode)
     }
 
     async fn close(&self) -> Result<()> {

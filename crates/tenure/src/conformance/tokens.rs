@@ -2,7 +2,7 @@
 
 use super::claims::renew;
 use super::{Peer, Subject, sure};
-use crate::backend::{Claim, Mode};
+use crate::backend::{Claim, Mode, Server};
 use crate::name::Token;
 
 /// Ahead of every clock, and far above the 2^53 that some stores can count to without rounding.
@@ -156,14 +156,18 @@ pub(super) async fn an_introduction_tells_who_answers(s: Subject) {
     let (short, long) = (s.lease(), s.lease() * 3);
     let introduce = async |peer: &Peer, longest| sure(|| peer.backend.introduce(longest)).await;
     let first = introduce(&one, short).await;
-    assert!(first.longest >= short && !first.id.is_empty() && !first.replica, "{first:?}");
+    let longest = |server: &Server| server.leases.iter().map(|in_use| in_use.lease).max().unwrap_or_default();
+    assert!(longest(&first) >= short && !first.id.is_empty() && !first.replica, "{first:?}");
     // Of this century.
     assert!(first.clock_micros > 946_684_800_000_000, "{first:?}");
     let second = introduce(&other, long).await;
-    assert_eq!((&second.id, second.longest >= long), (&first.id, true), "{second:?}");
-    for (peer, longest) in [(&one, short), (&other, short), (&one, long)] {
-        let again = introduce(peer, longest).await;
-        assert_eq!((&again.id, again.longest), (&first.id, second.longest));
+    assert_eq!((&second.id, longest(&second) >= long), (&first.id, true), "{second:?}");
+    let for_long = |server: &Server, lease| server.leases.iter().find(|one| one.lease == lease).map(|one| one.for_long);
+    for (peer, lease) in [(&one, short), (&other, short), (&one, long)] {
+        let again = introduce(peer, lease).await;
+        assert_eq!((&again.id, longest(&again)), (&first.id, longest(&second)));
+        assert!(for_long(&again, short) >= for_long(&again, long), "the shorter one came first: {again:?}");
+        assert!(for_long(&again, long) >= for_long(&second, long), "{again:?} after {second:?}");
         assert!(again.up >= first.up && again.clock_micros >= first.clock_micros, "{again:?} after {first:?}");
         // Zero where there are several connections, or none.
         let session = peer.backend.session();

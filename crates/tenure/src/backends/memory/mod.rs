@@ -2,7 +2,7 @@
 
 mod slot;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 
 use self::slot::{Hold, Slot, Wake};
 use crate::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Client, Holder, Member, Mode, Modes, Permits, Reach, Released, Renewal,
+    Attempt, Backend, Broken, Capabilities, Claim, Client, Holder, InUse, Member, Mode, Modes, Permits, Reach, Released, Renewal,
     Safety, Scope, Server, State, Survival,
 };
 use crate::clock::{Clock, Instant};
@@ -38,18 +38,19 @@ struct Store {
     clock: Clock,
     /// Of the client that made it.
     id: String,
-    longest: Mutex<Duration>,
+    /// The leases in use, since when.
+    leases: Mutex<BTreeMap<Duration, Instant>>,
 }
 
 impl Memory {
     /// A store of its own.
     #[must_use]
     pub fn new(client: Client, clock: Clock) -> Self {
-        let (slots, clients, hub, longest) = (Mutex::default(), Mutex::default(), Hub::default(), Mutex::default());
+        let (slots, clients, hub, leases) = (Mutex::default(), Mutex::default(), Hub::default(), Mutex::default());
         static STORES: AtomicU64 = AtomicU64::new(0);
         // A client may make several stores.
         let id = format!("{}/{}", client.id, STORES.fetch_add(1, Ordering::Relaxed));
-        let store = Store { slots, clients, hub, clock, id, longest };
+        let store = Store { slots, clients, hub, clock, id, leases };
         Self { store: Arc::new(store), client: client.clone() }.client(client)
     }
 
@@ -215,10 +216,12 @@ impl Backend for Memory {
     }
 
     async fn introduce(&self, longest: Duration) -> Result<Server> {
-        let mut known = self.store.longest.lock().unwrap_or_else(PoisonError::into_inner);
-        *known = longest.max(*known);
+        let now = self.store.clock.now();
+        let mut leases = self.store.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        leases.entry(longest).or_insert(now);
+        let leases = leases.iter().map(|(lease, since)| InUse { lease: *lease, for_long: now.since(*since) }).collect();
         let clock_micros = Token::after_now(None).map_or(0, Token::get);
-        Ok(Server { id: self.store.id.clone(), up: None, replica: false, clock_micros, longest: *known, session: 0 })
+        Ok(Server { id: self.store.id.clone(), up: None, replica: false, clock_micros, leases, session: 0 })
     }
 
     fn session(&self) -> u64 {
@@ -227,6 +230,10 @@ impl Backend for Memory {
 
     fn members(&self) -> Vec<Member> {
         Vec::new()
+    }
+
+    fn refusal(&self, mode: Mode) -> Error {
+        Error::unsupported(NAME, mode)
     }
 
     async fn close(&self) -> Result<()> {

@@ -7,6 +7,7 @@ mod attempts;
 mod errands;
 mod node;
 mod open;
+mod roster;
 mod round;
 pub(crate) mod rules;
 mod upkeep;
@@ -21,6 +22,7 @@ use self::attempts::Attempts;
 use self::errands::{Call, Errands};
 use self::node::{Common, Node};
 pub(crate) use self::open::open;
+use self::roster::Roster;
 use self::rules::majority;
 use self::words::{why_not, words};
 use crate::backend::{
@@ -110,7 +112,7 @@ impl Quorum {
             return Err(Error::config(format!("a quorum of {n}"), problem, "3, 5 or 7 nodes"));
         }
         let Settings { clock, drift, timeout, node_timeout, lease, quarantine } = settings;
-        let common = Arc::new(Common::new(n, clock, timeout, quarantine, lease));
+        let common = Arc::new(Common { roster: Roster::new(n, clock.clone(), quarantine, lease), clock, timeout });
         let nodes = nodes.into_iter().enumerate().map(|(place, (name, open))| Node::new(name, place, open, &common)).collect();
         let (attempts, errands, refresh_at) = (Attempts::new(n), Errands::here(), AtomicU64::new(0));
         let inner = Arc::new(Inner { nodes, common, attempts, errands, drift, vote_within: node_timeout, refresh_at });
@@ -174,8 +176,8 @@ impl Inner {
             fails_over: true,
             safety: Safety {
                 holder_pause: Survival::FenceOnly,
-                store_restart: if self.common.quarantine { Survival::Lock } else { Survival::FenceOnly },
-                power_loss: if self.common.quarantine { Survival::Lock } else { Survival::FenceOnly },
+                store_restart: if self.common.roster.quarantine { Survival::Lock } else { Survival::FenceOnly },
+                power_loss: if self.common.roster.quarantine { Survival::Lock } else { Survival::FenceOnly },
                 failover: Survival::FenceOnly,
                 clock_jump: Survival::FenceOnly,
             },

@@ -169,7 +169,7 @@ impl Inner {
         let attempt = self.attempts.of(claim, sent);
         let places = self.attempts.take_places(claim);
         let n = self.nodes.len();
-        let at_least = attempt.token().or_else(|| self.common.proposal()).max(claim.at_least);
+        let at_least = attempt.token().or_else(|| self.common.roster.proposal()).max(claim.at_least);
         let asked = Claim { owner: attempt.owner, at_least, ..claim.clone() };
         let answers = [Some(self.errands.ask((0..n).map(|node| self.vote(node, &attempt, asked.clone())))), None];
         let (votes, errors) = (vec![Vote::Pending; n], vec![None; n]);

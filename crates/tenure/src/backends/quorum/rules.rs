@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::backend::Renewal;
+use crate::backend::{InUse, Renewal};
 use crate::clock::{Drift, Instant, deadline};
 use crate::name::Token;
 
@@ -118,6 +118,32 @@ const LEAST_QUARANTINE: Duration = Duration::from_secs(1);
 /// For how long a node must not count yet, that has been up for so long: a lock that it has forgotten may still be held.
 pub(crate) fn quarantine_left(up: Duration, longest_lease: Duration) -> Option<Duration> {
     longest_lease.max(LEAST_QUARANTINE).checked_sub(up).filter(|left| !left.is_zero())
+}
+
+/// What a node knows of leases that clients use.
+#[derive(Debug, Clone)]
+pub(crate) struct Witness {
+    /// For how long it has forgotten nothing; `None`: it never does.
+    pub(crate) up: Option<Duration>,
+    pub(crate) leases: Vec<InUse>,
+}
+
+/// The longest lease of a lock that a node may have forgotten, which has been up for so long, by what the others say who have
+/// answered. A lease that came into use later was told to the node itself before any lock of that lease counted there. With too
+/// few who were there before, the `usual` lease was in use.
+pub(crate) fn may_have_forgotten<'a>(
+    up: Duration,
+    n: usize,
+    others: impl IntoIterator<Item = &'a Witness>,
+    usual: Duration,
+) -> Duration {
+    let (mut older, mut longest) = (0, Duration::ZERO);
+    for other in others {
+        older += usize::from(other.up.is_none_or(|other| other > up));
+        let before = other.leases.iter().filter(|in_use| in_use.for_long >= up);
+        longest = before.map(|in_use| in_use.lease).fold(longest, Duration::max);
+    }
+    if older >= majority(n) { longest } else { longest.max(usual) }
 }
 
 /// What the nodes' answers to a renewal come to; `None` while more may come. A node that has not answered is `None`, one that

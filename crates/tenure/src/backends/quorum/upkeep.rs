@@ -9,7 +9,7 @@ use tokio::time::Instant as Timeout;
 use super::attempts::Attempt;
 use super::errands::Call;
 use super::node::Node;
-use super::rules::{Return, renewed, returned};
+use super::rules::{Return, majority, renewed, returned};
 use super::{Inner, silent};
 use crate::backend::{Claim, Released, Renewal};
 use crate::clock::Instant;
@@ -233,8 +233,8 @@ impl Inner {
 
     /// Makes a longer lease known to the nodes before anything is asked for under it.
     pub(super) async fn lengthen(self: &Arc<Self>, lease: Duration) {
-        if lease > self.common.longest() {
-            self.common.lengthen(lease);
+        if lease > self.common.roster.longest() {
+            self.common.roster.lengthen(lease);
             self.introduce_all(self.node_timeout(lease)).await;
         }
     }
@@ -248,17 +248,21 @@ impl Inner {
             Box::pin(async move { (place, node.introduce().await) })
         };
         let mut calls = self.errands.ask(self.nodes.iter().enumerate().map(introduce));
-        let until = Timeout::now() + within;
-        let mut answered = 0;
+        let mut until = Timeout::now() + within;
+        let mut answered = 0_u64;
         while let Ok(Some((node, answer))) = tokio::time::timeout_at(until, calls.recv()).await {
             errors[node] = answer.err();
-            answered |= 1_u64 << node;
+            answered |= 1 << node;
+            if answered.count_ones() as usize == majority(self.nodes.len()) {
+                // One that hangs costs a moment, and not all the time that there is.
+                until = until.min(Timeout::now() + self.vote_within.max(self.common.clock.now().since(begun)));
+            }
         }
         for (node, error) in errors.iter_mut().enumerate().filter(|(node, _)| answered >> node & 1 == 0) {
             *error = Some(silent("introducing", within));
             self.nodes[node].is_slow(within);
         }
-        self.common.asked_around(begun);
+        self.common.roster.asked_around(begun);
         self.refresh_at.fetch_max(begun.after(REFRESH).as_nanos(), Ordering::Relaxed);
         errors
     }

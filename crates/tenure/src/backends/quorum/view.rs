@@ -180,7 +180,7 @@ impl Inner {
         // One number for all nodes, larger than any of theirs.
         let state = self.inspect(Scope::One(name)).await?.remove(0);
         let above = state.fence.map(|fence| fence.plus(1).unwrap_or(fence));
-        let fence = above.max(self.common.proposal()).max(at_least);
+        let fence = above.max(self.common.roster.proposal()).max(at_least);
         let break_it = |backend: Arc<dyn Backend>| {
             let name = name.clone();
             // Half broken would look like not held to the next who tries.

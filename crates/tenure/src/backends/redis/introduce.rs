@@ -9,7 +9,7 @@ use super::fault::NAME;
 use super::keys;
 use super::reply::{text, unexpected};
 use super::scripts::FAMILY;
-use crate::backend::Server;
+use crate::backend::{InUse, Server};
 use crate::error::{Error, Fault, Result};
 
 const DOING: &str = "introducing";
@@ -21,7 +21,7 @@ impl Redis {
         let longest = longest.as_nanos().div_ceil(1_000_000).to_string();
         let answer = self.eval(DOING, slot, &FAMILY.introduce, &[keys::LEASES], &[&longest]).await?;
         let Value::Array(items) = &answer.value else { return Err(unexpected(DOING)) };
-        let [id, Value::Int(up), Value::Int(master), Value::Int(seconds), Value::Int(micros), Value::Int(longest)] = &**items
+        let [id, Value::Int(up), Value::Int(master), Value::Int(seconds), Value::Int(micros), Value::Array(leases)] = &**items
         else {
             return Err(unexpected(DOING));
         };
@@ -36,10 +36,16 @@ impl Redis {
             up: Some(Duration::from_secs(up.saturating_sub(1))),
             replica: *master != 1,
             clock_micros: number(*seconds)?.saturating_mul(1_000_000).saturating_add(number(*micros)?),
-            longest: Duration::from_millis(number(*longest)?),
+            leases: leases.chunks(2).map(in_use).collect::<Result<_>>()?,
             session: answer.session(),
         })
     }
+}
+
+fn in_use(pair: &[Value]) -> Result<InUse> {
+    let [Value::Int(lease), Value::Int(for_long)] = pair else { return Err(unexpected(DOING)) };
+    let millis = |n: i64| u64::try_from(n).map(Duration::from_millis).map_err(|_| unexpected(DOING));
+    Ok(InUse { lease: millis(*lease)?, for_long: millis(*for_long)? })
 }
 
 fn silent() -> Error {

@@ -248,7 +248,7 @@ impl Backend for Redis {
     async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
         let name = &claim.resource;
         if !self.capabilities().modes.carry(claim.mode) {
-            return Err(Error::Unsupported { backend: NAME, what: format!("{} with layout=plain", claim.mode) });
+            return Err(self.refusal(claim.mode));
         }
         let slot = self.router.slot(name)?;
         let answer = if claim.mode == Mode::Exclusive {
@@ -380,6 +380,10 @@ impl Backend for Redis {
 
     fn members(&self) -> Vec<Member> {
         Vec::new()
+    }
+
+    fn refusal(&self, mode: Mode) -> Error {
+        Error::Unsupported { backend: NAME, what: format!("{mode} with layout=plain") }
     }
 
     async fn close(&self) -> Result<()> {

@@ -38,7 +38,7 @@ use self::verbs::{Answer, Verbs};
 use self::watches::Watches;
 use self::worker::{Ask, Job, Worker};
 use crate::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Member, Modes, Reach, Released, Renewal, Safety, Scope, Server, State,
+    Attempt, Backend, Broken, Capabilities, Claim, Member, Mode, Modes, Reach, Released, Renewal, Safety, Scope, Server, State,
     Survival,
 };
 use crate::connect::{Address, Context};
@@ -147,6 +147,10 @@ impl Backend for Sqlite {
 
     fn members(&self) -> Vec<Member> {
         Vec::new()
+    }
+
+    fn refusal(&self, mode: Mode) -> Error {
+        Error::unsupported(NAME, mode)
     }
 
     async fn close(&self) -> Result<()> {

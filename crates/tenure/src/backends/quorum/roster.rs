@@ -1,0 +1,211 @@
+//! Who the nodes are, as this client has heard: which server, since when, with which clock; and so whether its vote counts.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tracing::{info, warn};
+
+use super::rules::{self, Witness};
+use crate::backend::{InUse, Server, Standing};
+use crate::clock::{Clock, Instant};
+use crate::name::Token;
+
+/// Clocks that differ by more are reported.
+const CLOCKS_DIFFER: Duration = Duration::from_millis(500);
+
+#[derive(Debug)]
+pub(super) struct Roster {
+    clock: Clock,
+    /// Whether a node that has restarted may have forgotten locks.
+    pub(super) quarantine: bool,
+    /// The lease that is expected to be in use by all.
+    usual: Duration,
+    /// The longest lease that this client uses, in milliseconds.
+    longest: AtomicU64,
+    /// By their place in the list.
+    servers: Mutex<Vec<Option<Known>>>,
+}
+
+/// Who a node was when it was last asked.
+#[derive(Debug, Clone)]
+struct Known {
+    id: String,
+    session: u64,
+    /// For how long it had forgotten nothing at some moment, if it may have forgotten something before.
+    up: Option<(Duration, Instant)>,
+    /// The longest lease that was known to the one in whose place it was found, if this client knew that one.
+    predecessor: Option<Duration>,
+    /// The longest lease that it may have forgotten. Not known until the others were asked.
+    forgotten: Option<Duration>,
+    met: Instant,
+    leases: Vec<InUse>,
+    /// What this client has introduced itself with.
+    longest: Duration,
+    /// Its wall clock less the lease clock of this client, in microseconds, and how far off that may be.
+    ahead: i64,
+    give_or_take: Duration,
+    /// Whether it was reported that its clock differs.
+    differs: bool,
+}
+
+impl Known {
+    fn up_at(&self, now: Instant) -> Option<Duration> {
+        self.up.map(|(up, then)| up + now.since(then))
+    }
+
+    /// The leases that it knows of, and for how long they have been in use.
+    fn witness(&self, now: Instant) -> Witness {
+        let older = now.since(self.met);
+        let leases = self.leases.iter().map(|one| InUse { for_long: one.for_long + older, ..*one }).collect();
+        Witness { up: self.up_at(now), leases }
+    }
+}
+
+fn micros(at: Instant) -> i64 {
+    i64::try_from(at.as_nanos() / 1000).unwrap_or(i64::MAX)
+}
+
+impl Roster {
+    pub(super) fn new(n: usize, clock: Clock, quarantine: bool, lease: Duration) -> Self {
+        let roster = Self { clock, quarantine, usual: lease, longest: AtomicU64::new(0), servers: Mutex::new(vec![None; n]) };
+        roster.lengthen(lease);
+        roster
+    }
+
+    fn servers(&self) -> MutexGuard<'_, Vec<Option<Known>>> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The longest lease that this client uses.
+    pub(super) fn longest(&self) -> Duration {
+        Duration::from_millis(self.longest.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn lengthen(&self, lease: Duration) {
+        let millis = lease.as_nanos().div_ceil(1_000_000);
+        self.longest.fetch_max(u64::try_from(millis).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Whether a node's server is the one that answers in this session, and knows of leases as long as this.
+    pub(super) fn knows(&self, place: usize, session: u64, lease: Duration) -> bool {
+        self.servers()[place].as_ref().is_some_and(|known| known.session == session && known.longest >= lease)
+    }
+
+    /// Takes note of what a server said of itself, asked by one who said that its leases are as long as `longest`.
+    pub(super) fn note(&self, name: &str, place: usize, server: Server, longest: Duration, (asked, heard): (Instant, Instant)) {
+        let give_or_take = heard.since(asked) / 2;
+        let Server { id, up, clock_micros, leases, session, .. } = server;
+        let ahead = i64::try_from(clock_micros).unwrap_or(i64::MAX).saturating_sub(micros(asked.after(give_or_take)));
+        let mut servers = self.servers();
+        let before = servers[place].take();
+        let known = Known {
+            id,
+            session,
+            up: up.map(|up| (up, heard)),
+            predecessor: None,
+            forgotten: None,
+            met: asked,
+            leases,
+            longest,
+            ahead,
+            give_or_take,
+            differs: before.as_ref().is_some_and(|before| before.differs),
+        };
+        servers[place] = Some(match before {
+            // Not by what it says of its age now, which follows its wall clock.
+            Some(Known { id, up, predecessor, forgotten, .. }) if id == known.id => Known { up, predecessor, forgotten, ..known },
+            Some(before) => {
+                warn!(node = name, "restarted or replaced: its vote does not count until the longest lease in use has passed");
+                // One that was started since is the same place, restarted. Any other has taken it over with what it had.
+                let up = up.map(|up| (if up <= asked.since(before.met) { up } else { Duration::ZERO }, heard));
+                let predecessor =
+                    before.leases.iter().map(|one| one.lease).max().max(before.predecessor).max(Some(before.longest));
+                Known { up, predecessor, ..known }
+            }
+            None => known,
+        });
+        self.watch_clock(name, place, &mut servers);
+    }
+
+    /// Takes note that all nodes were asked at this moment, and those have answered that can: now it is known which leases
+    /// the young ones among them may have forgotten.
+    pub(super) fn asked_around(&self, at: Instant) {
+        let now = self.clock.now();
+        let mut servers = self.servers();
+        let witnesses: Vec<Option<Witness>> =
+            servers.iter().map(|known| known.as_ref().filter(|known| known.met >= at).map(|known| known.witness(now))).collect();
+        // What this client remembers itself, of its own leases and of all others that it has heard of.
+        let heard = servers.iter().flatten().flat_map(|known| &known.leases).map(|one| one.lease).max();
+        let remembered = heard.unwrap_or_default().max(self.longest());
+        let n = servers.len();
+        for (place, known) in servers.iter_mut().enumerate() {
+            let Some(known) = known.as_mut().filter(|known| known.forgotten.is_none()) else { continue };
+            // One that was started while the others were asked is for the next time.
+            let Some(up) = known.up_at(now).filter(|up| *up >= now.since(at)) else { continue };
+            let others = witnesses.iter().enumerate().filter(|(i, _)| *i != place).filter_map(|(_, witness)| witness.as_ref());
+            known.forgotten = Some(match known.predecessor {
+                Some(predecessor) => remembered.max(predecessor),
+                None => rules::may_have_forgotten(up, n, others, self.usual),
+            });
+        }
+    }
+
+    /// What to propose as the next token.
+    pub(super) fn proposal(&self) -> Option<Token> {
+        let now = micros(self.clock.now());
+        let at = |known: &Known| u64::try_from(now.saturating_add(known.ahead)).unwrap_or(0);
+        let mut clocks: Vec<u64> = self.servers().iter().flatten().map(at).collect();
+        rules::proposal(&mut clocks)
+    }
+
+    /// Why a node's vote does not count, if it is known to be one that does not.
+    pub(super) fn objection(&self, place: usize) -> Option<Standing> {
+        let now = self.clock.now();
+        let servers = self.servers();
+        let known = servers[place].as_ref()?;
+        let same = servers[..place].iter().position(|other| other.as_ref().is_some_and(|other| other.id == known.id));
+        if let Some(same) = same {
+            let why = format!("is the same server as node {} of the list ({})", same + 1, known.id);
+            return Some(Standing::Refused { why });
+        }
+        let up = known.up_at(now).filter(|_| self.quarantine)?;
+        let left = match known.forgotten {
+            Some(lease) => rules::quarantine_left(up, lease),
+            None => Some(self.longest()),
+        };
+        left.map(|left| Standing::Quarantined { left })
+    }
+
+    pub(super) fn has_heard_of(&self, place: usize) -> bool {
+        self.servers()[place].is_some()
+    }
+
+    /// How far a node's clock is ahead of the one in the middle, in milliseconds.
+    pub(super) fn clock_ahead(&self, place: usize) -> Option<i64> {
+        clock_ahead(&self.servers(), place).map(|(ahead, _)| ahead)
+    }
+
+    /// Reports a clock that differs from the others', once, and once when it no longer does.
+    fn watch_clock(&self, name: &str, place: usize, servers: &mut [Option<Known>]) {
+        let Some((ahead, give_or_take)) = clock_ahead(servers, place) else { return };
+        let Some(known) = &mut servers[place] else { return };
+        let differs = u128::from(ahead.unsigned_abs()) > (CLOCKS_DIFFER + give_or_take).as_millis();
+        if differs && !known.differs {
+            warn!(node = name, clock_ahead_ms = ahead, "its clock differs from the others': locks end there at another time");
+        } else if !differs && known.differs {
+            info!(node = name, clock_ahead_ms = ahead, "its clock agrees with the others' again");
+        }
+        known.differs = differs;
+    }
+}
+
+/// In milliseconds, and how far off that may be.
+fn clock_ahead(servers: &[Option<Known>], place: usize) -> Option<(i64, Duration)> {
+    let mine = servers[place].as_ref()?;
+    let mut all: Vec<i64> = servers.iter().flatten().map(|known| known.ahead).collect();
+    all.sort_unstable();
+    let middle = all.get(all.len() / 2)?;
+    let most = servers.iter().flatten().map(|known| known.give_or_take).max().unwrap_or_default();
+    Some(((mine.ahead - middle) / 1000, most))
+}
