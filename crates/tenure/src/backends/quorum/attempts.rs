@@ -44,6 +44,8 @@ struct Stands {
     token: Option<Token>,
     /// The token at each node.
     at: Vec<Option<Token>>,
+    /// The nodes that have answered, as bits.
+    answered: u64,
 }
 
 impl Attempt {
@@ -53,6 +55,18 @@ impl Attempt {
 
     pub(super) fn is_alive(&self) -> bool {
         self.stands().alive
+    }
+
+    /// Takes note that a node has answered. False if nobody wants the answer any more: who gives the attempt up from now on
+    /// knows of it.
+    pub(super) fn is_wanted_of(&self, node: usize) -> bool {
+        let mut stands = self.stands();
+        stands.answered |= 1 << node;
+        stands.alive
+    }
+
+    pub(super) fn has_heard(&self, node: usize) -> bool {
+        self.stands().answered >> node & 1 == 1
     }
 
     pub(super) fn give_up(&self) {
@@ -128,7 +142,7 @@ impl Attempts {
 
     fn make(&self, owner: OwnerId, tries: u64) -> Arc<Attempt> {
         let owner = OwnerId { number: owner.number | (tries << TRY_SHIFT), ..owner };
-        let stands = Stands { alive: true, asked: 0, token: None, at: vec![None; self.nodes] };
+        let stands = Stands { alive: true, asked: 0, token: None, at: vec![None; self.nodes], answered: 0 };
         Arc::new(Attempt { owner, stands: Mutex::new(stands) })
     }
 

@@ -131,8 +131,9 @@ impl Drop for Round<'_> {
         }
         self.attempt.give_up();
         for (node, vote) in self.votes.iter().enumerate() {
-            // Those that are under way are given back when they come.
-            if !matches!(vote, Vote::Pending | Vote::No { .. }) {
+            // Those that are under way are given back when they come, but for one that has come and was not counted any more.
+            let pending = *vote == Vote::Pending && !self.attempt.has_heard(node);
+            if !pending && !matches!(vote, Vote::No { .. }) {
                 self.inner.give_back(node, self.claim.clone());
             }
         }
@@ -148,7 +149,7 @@ impl Inner {
             if let Ok(Vote::Yes { token, .. }) = &mut answer {
                 *token = attempt.hears(node, *token);
             }
-            if !attempt.is_alive() && !matches!(answer, Ok(Vote::No { .. })) {
+            if !attempt.is_wanted_of(node) && !matches!(answer, Ok(Vote::No { .. })) {
                 inner.give_back(node, claim);
             }
             (node, answer)
