@@ -4,6 +4,7 @@ mod support;
 
 mod quorum_cases {
     pub(crate) mod away;
+    pub(crate) mod bad_day;
     pub(crate) mod clocks;
     pub(crate) mod common;
     pub(crate) mod pauses;
@@ -12,7 +13,7 @@ mod quorum_cases {
     pub(crate) mod supports;
 }
 
-use quorum_cases::{away, clocks, pauses, refusals, restarts, supports};
+use quorum_cases::{away, bad_day, clocks, pauses, refusals, restarts, supports};
 
 fn main() {
     if let Some(role) = support::player::role() {
@@ -43,6 +44,10 @@ fn main() {
             requests_that_come_after_the_release_leave_nothing
             a_straggler_keeps_the_vote_of_a_hold_that_goes_on
             who_goes_away_while_the_votes_come_in_leaves_nothing;
+        Cc in bad_day:
+            a_crowd_leaves_no_vote_behind
+            nobody_holds_what_another_holds
+            tokens_are_in_the_order_of_grants;
         Redis in refusals:
             a_number_of_nodes_that_makes_no_sense_is_refused
             the_same_server_twice_is_refused
