@@ -32,10 +32,16 @@ fn one_clock_jumps(jump: fn(&QuorumSet), ahead_ms: i64) {
         write(&store, &guard, "one");
         jump(&set);
         // Others ask all the time, for longer than any lease lasts.
-        let start = std::time::Instant::now();
-        while start.elapsed() < LEASE * 2 {
-            let tried = other.locker.mutex("L").try_lock().await.expect("a majority answers");
-            assert!(guard.is_valid() && tried.is_none(), "a second holder");
+        let (start, mut answered) = (std::time::Instant::now(), 0);
+        while start.elapsed() < LEASE * 2 || answered < 10 {
+            match other.locker.mutex("L").try_lock().await {
+                Ok(tried) => {
+                    assert!(guard.is_valid() && tried.is_none(), "a second holder");
+                    answered += 1;
+                }
+                // A busy machine may be too slow for a majority to answer in time.
+                Err(error) => assert!(error.is_transient() && start.elapsed() < LEASE * 20, "{error}"),
+            }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         must("the holder's renewals are written there again", async {
