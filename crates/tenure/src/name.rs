@@ -227,6 +227,12 @@ impl Token {
         }
     }
 
+    /// The token of a hold that goes on: raised to what is asked for, never lowered.
+    #[must_use]
+    pub fn raised(self, at_least: Option<Self>) -> Self {
+        at_least.map_or(self, |least| least.max(self))
+    }
+
     /// The hybrid rule: larger than the last one, and not behind the store's clock (microseconds since 1970),
     /// so that a store that lost its counter still hands out larger tokens.
     #[must_use]

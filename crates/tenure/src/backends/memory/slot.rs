@@ -181,7 +181,8 @@ impl Slot {
     /// The token of a hold that goes on, raised if that was asked for.
     fn raise(&mut self, mine: usize, claim: &Claim) -> Result<Token> {
         let hold = &mut self.holds[mine];
-        if let Some(token) = claim.at_least.filter(|least| *least > hold.token) {
+        let token = hold.token.raised(claim.at_least);
+        if token > hold.token {
             let reserved_to = token.plus(u64::from(claim.tokens) - 1).ok_or_else(exhausted)?;
             (hold.token, hold.reserved_to) = (token, reserved_to);
             self.fence = self.fence.max(Some(reserved_to));
