@@ -5,6 +5,8 @@
 
 mod attempts;
 mod errands;
+#[cfg(test)]
+mod model;
 mod node;
 mod open;
 mod roster;
