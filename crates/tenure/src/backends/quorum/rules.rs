@@ -289,6 +289,7 @@ mod tests {
         assert_eq!(quarantine_left(s(29), s(30)), Some(s(1)));
         assert_eq!(quarantine_left(s(30), s(30)), None);
         assert_eq!(quarantine_left(s(31), s(30)), None);
+        assert_eq!(quarantine_left(Duration::ZERO, Duration::from_millis(10)), Some(LEAST_QUARANTINE));
     }
 
     #[test]
