@@ -102,8 +102,13 @@ impl Attempt {
     /// Takes note of a node's token. One that stood there when the lock was granted stands for the token that was granted.
     pub(super) fn hears(&self, node: usize, token: Token) -> Token {
         let mut stands = self.stands();
-        let before = stands.at[node].replace(token);
-        if before == Some(token) { stands.token.unwrap_or(token) } else { token }
+        let granted = stands.token;
+        // One that a node gives later is another: it has given tokens to others since.
+        if granted.is_none() {
+            stands.at[node] = Some(token);
+        }
+        let stood = *stands.at[node].get_or_insert(token) == token;
+        granted.filter(|_| stood).unwrap_or(token)
     }
 }
 

@@ -109,7 +109,8 @@ pub(crate) fn in_time(sent: Instant, valid_for: Duration, drift: Drift, now: Ins
 /// The token to propose: the time, by the clock in the middle. No single clock moves it, and none of the clients' does.
 pub(crate) fn proposal(clocks_micros: &mut [u64]) -> Option<Token> {
     clocks_micros.sort_unstable();
-    clocks_micros.get(clocks_micros.len() / 2).and_then(|micros| Token::new(0).plus(*micros))
+    // Of two the one behind: tokens that are ahead of the time stay so.
+    clocks_micros.get(clocks_micros.len().saturating_sub(1) / 2).and_then(|micros| Token::new(0).plus(*micros))
 }
 
 /// A quarantine lasts so long at least: the time after which tokens are larger by any clock that is not far off.
