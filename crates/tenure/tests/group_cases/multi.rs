@@ -114,10 +114,11 @@ pub(crate) async fn a_part_that_is_lost_while_another_is_waited_for_ends_the_wai
     let held = theirs.mutex("b").lock().await.expect("locked");
     let lease = Duration::from_secs(3);
     let waiter = tokio::spawn(Multi::of(["a", "b"].map(|name| ours.mutex(name).lease(lease))).lock());
-    // Until it holds `a` and waits for `b`.
+    // Until it holds `a` and waits for `b`, and no longer asks for both at once: that gives `a` back.
     eventually("in line", async || {
         let a = theirs.mutex("a").inspect().await.expect("inspected");
-        !a.holders.is_empty() && ours.stats().waiting == 1 && ours.stats().holding == 1
+        let stats = ours.stats();
+        !a.holders.is_empty() && stats.not_granted == 1 && stats.waiting == 1 && stats.holding == 1
     })
     .await;
     theirs.mutex("a").break_hold().await.expect("broken");
