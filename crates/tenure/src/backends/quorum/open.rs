@@ -31,6 +31,10 @@ pub(crate) fn open(address: Address, context: Context) -> BoxFuture<'static, Res
         }
         let mut nodes = Vec::new();
         for (i, url) in rest.split('|').enumerate() {
+            if url.is_empty() {
+                let asked = format!("node {} of the quorum", i + 1);
+                return Err(Error::config(asked, "is empty", "URLs with one | between them"));
+            }
             let target = connect::parse(url)?;
             if target.is_quorum() {
                 return Err(Error::config("a node of a quorum", "is a quorum itself", "independent servers, each once"));
