@@ -10,7 +10,7 @@ use crate::support::fenced::Fenced;
 use crate::support::locker::{block_on, connect, must};
 use crate::support::player::Player;
 use crate::support::quorum::QuorumSet;
-use crate::support::{eventually, signal};
+use crate::support::{eventually, signal, stop};
 
 /// What a process of this program does that is not the one that runs the tests.
 pub(crate) fn play(role: &str) {
@@ -45,14 +45,15 @@ pub(crate) fn who_stands_still_before_the_votes_are_counted_is_not_granted() {
     paused.tell("try");
     eventually("all nodes have granted it", || set.with_key("L").len() == 5);
     eventually("and said so", || ways.cables.iter().all(|cable| cable.has_held_reply()));
-    signal(paused.child.id(), "STOP");
+    stop(paused.child.id());
     ways.cables.iter().for_each(|cable| cable.heal());
     nothing_is_left(&set);
     block_on(async {
         let guard = must("free", other.locker.mutex("L").lock()).await.expect("locked");
         write(&store, &guard, "other");
         signal(paused.child.id(), "CONT");
-        assert_eq!(paused.line(), "0", "it is told that it does not have it");
+        let said = paused.line();
+        assert_eq!(said, "0", "told that it has it, though {} has it, which is still valid: {}", guard.token(), guard.is_valid());
         holds_for(&guard, LEASE * 2).await;
         write(&store, &guard, "other");
         let first = guard.token();
@@ -75,7 +76,7 @@ pub(crate) fn who_stands_still_with_the_lock_knows_before_its_next_statement() {
     paused.tell("check");
     assert_eq!(paused.line(), "true");
     // It reads its next line: it stands still there, and not between a check and a write.
-    signal(paused.child.id(), "STOP");
+    stop(paused.child.id());
     block_on(async {
         let other = Client::of(&set, OPTIONS).await;
         let guard = must("its lease has ended", other.locker.mutex("L").lock()).await.expect("locked");

@@ -28,6 +28,16 @@ pub(crate) fn signal(pid: u32, name: &str) {
     status.expect("kill runs");
 }
 
+/// Stops a process, and waits until all of its threads stand still: those that the signal does not reach go on for a moment.
+pub(crate) fn stop(pid: u32) {
+    signal(pid, "STOP");
+    let stands = |thread: std::io::Result<std::fs::DirEntry>| {
+        let stat = thread.and_then(|thread| std::fs::read_to_string(thread.path().join("stat"))).unwrap_or_default();
+        stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" T "))
+    };
+    eventually("it stands still", || std::fs::read_dir(format!("/proc/{pid}/task")).expect("it lives").all(stands));
+}
+
 /// Waits until something is true; panics after a long time.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut check: impl FnMut() -> bool) {

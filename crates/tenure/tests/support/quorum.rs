@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::cable::Cable;
 use super::clock::Skew;
 use super::server::Setup;
-use super::{RedisServer, eventually, signal};
+use super::{RedisServer, eventually, signal, stop};
 
 #[derive(Debug)]
 pub(crate) struct QuorumSet {
@@ -75,7 +75,7 @@ impl Node {
     }
 
     pub(crate) fn pause(&self) {
-        signal(self.pid(), "STOP");
+        stop(self.pid());
     }
 
     pub(crate) fn resume(&self) {
