@@ -30,6 +30,7 @@ fn main() {
         Cc in restarts:
             a_node_that_has_forgotten_makes_no_second_majority
             a_node_that_has_forgotten_makes_no_second_majority_for_a_newcomer
+            a_node_that_has_forgotten_and_whose_clock_has_jumped_is_no_danger_to_what_is_fenced
             without_the_quarantine_only_the_tokens_tell_two_holders_apart
             a_node_that_restarts_with_all_that_it_knew_is_quarantined_too
             a_young_node_is_not_taken_for_older_than_it_is

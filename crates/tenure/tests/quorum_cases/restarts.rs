@@ -51,6 +51,27 @@ pub(crate) fn a_node_that_has_forgotten_makes_no_second_majority_for_a_newcomer(
     });
 }
 
+/// Two faults of one node at once: a newcomer knows its age only by its wall clock. What is fenced is safe all the same.
+pub(crate) fn a_node_that_has_forgotten_and_whose_clock_has_jumped_is_no_danger_to_what_is_fenced() {
+    block_on(async {
+        let (mut set, store) = (QuorumSet::old(5), Fenced::default());
+        let one = Client::reaching(&set, &[0, 1, 2], LONG).await;
+        let first = one.locker.mutex("L").lock().await.expect("locked");
+        write(&store, &first, "one");
+        set.nodes[2].kill();
+        // As below: only the time tells that the next token has to be larger.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        set.nodes[2].restart_empty();
+        set.nodes[2].clock().ahead(Duration::from_secs(3600));
+        let newcomer = Client::reaching(&set, &[2, 3, 4], LONG).await;
+        let second = must("granted", newcomer.locker.mutex("L").lock()).await.expect("locked");
+        assert!(first.is_valid() && second.is_valid(), "both think that they hold it");
+        assert!(second.token() > first.token());
+        write(&store, &second, "newcomer");
+        store.write("L", first.token(), "one").expect_err("stale");
+    });
+}
+
 /// Locks, and sees to it that nobody else thinks that it does.
 async fn rival(client: &Client, holder: &Guard) -> Guard {
     assert!(holder.is_valid());
