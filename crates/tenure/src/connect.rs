@@ -112,6 +112,11 @@ impl Target {
     pub(crate) fn is_quorum(&self) -> bool {
         self.scheme.name == "quorum"
     }
+
+    /// Whether another server may take over.
+    pub(crate) fn fails_over(&self) -> bool {
+        self.scheme.name.ends_with("+sentinel") || self.scheme.name.ends_with("+cluster")
+    }
 }
 
 pub(crate) fn parse(url: &str) -> Result<Target> {
@@ -120,7 +125,9 @@ pub(crate) fn parse(url: &str) -> Result<Target> {
     let Some((name, rest)) = url.split_once(':') else {
         return Err(Error::config("the URL", "has no scheme", known()));
     };
-    let shown: String = name.chars().take(32).collect();
+    // What is no scheme at all may be a part of a password.
+    let is_word = name.bytes().all(|b| b.is_ascii_lowercase() || b == b'+');
+    let shown: String = if is_word { name.chars().take(32).collect() } else { "…".to_owned() };
     let Some(scheme) = SCHEMES.iter().find(|s| s.name == name) else {
         return Err(Error::config(format!("the URL scheme {shown:?}"), "is unknown", known()));
     };
@@ -130,6 +137,11 @@ pub(crate) fn parse(url: &str) -> Result<Target> {
     }
     if scheme.name == "quorum" {
         let (rest, query) = nodes_and_options(rest);
+        if let Some(unknown) = rest.split('|').find_map(unknown_option) {
+            let asked = format!("the option {unknown:?} of quorum:");
+            let allowed = COMMON.iter().chain(&QUORUM).copied().collect::<Vec<_>>().join(", ");
+            return Err(Error::config(asked, "is unknown", format!("{allowed}, or those of its nodes")));
+        }
         return Ok(Target { scheme, rest, options: Options::parse(&query, scheme)? });
     }
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -155,6 +167,16 @@ fn nodes_and_options(rest: &str) -> (String, String) {
         }
     }
     (nodes.join("|"), ours.join("&"))
+}
+
+/// An option that no store has.
+fn unknown_option(node: &str) -> Option<String> {
+    let (_, query) = node.split_once('?')?;
+    let keys = query.split('&').map(|pair| pair.split_once('=').map_or(pair, |(key, _)| key));
+    let is_known = |key: &str| SCHEMES.iter().flat_map(|scheme| scheme.options).chain(&COMMON).any(|known| *known == key);
+    // With a question mark in a password, the option is a part of that.
+    let unknown = keys.filter(|key| !key.is_empty()).find(|key| !is_known(key))?;
+    Some(if unknown.contains('@') { "…".to_owned() } else { unknown.chars().take(32).collect() })
 }
 
 /// Which store a URL names, without credentials: the same in every process that spells the URL alike.
@@ -294,6 +316,22 @@ mod tests {
         let given = "redis://a?wake=pubsub|redis://b?|rediss://c/1?lease=3s&wake=tracking&quarantine=off&ca=x";
         let nodes = "redis://a?wake=pubsub&ca=x|redis://b?wake=tracking&ca=x|rediss://c/1?wake=tracking&ca=x";
         assert_eq!(split(given), owned((nodes, "lease=3s&quarantine=off")));
+    }
+
+    #[test]
+    fn what_may_be_a_part_of_a_password_is_in_no_error() {
+        for url in [
+            "quorum:redis://u:abc|hunter2@h:6379|redis://b",
+            "hunter2@h:6379",
+            "quorum:redis://u:a?hunter2@h|redis://b|redis://c",
+        ] {
+            let Err(error) = parse(url).and_then(|target| parse(target.rest.split('|').nth(1).unwrap_or("memory:"))) else {
+                continue;
+            };
+            assert!(!error.to_string().contains("hunter2"), "{error}");
+        }
+        let error = parse("quorum:redis://a|redis://b|redis://c?quarantin=off").err().expect("refused").to_string();
+        assert!(error.contains("quarantin\"") && error.contains("quarantine"), "{error}");
     }
 
     #[test]

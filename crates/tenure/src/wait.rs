@@ -237,7 +237,7 @@ impl Contender<'_> {
                     failures = 0;
                     collisions += 1;
                     self.busy = true;
-                    residue |= mode.keeps_place() && claim.queue == Queue::Allowed;
+                    residue |= (capabilities.queues || mode.keeps_place()) && claim.queue == Queue::Allowed;
                     if patience == Patience::None && collisions > MOST_COLLISIONS {
                         break Ok(None);
                     }

@@ -51,6 +51,7 @@ fn main() {
             tokens_are_in_the_order_of_grants;
         Redis in refusals:
             a_number_of_nodes_that_makes_no_sense_is_refused
+            a_node_that_fails_over_is_refused_before_it_is_reached
             the_same_server_twice_is_refused
             a_replica_in_the_list_is_refused
             what_is_a_quorum_itself_or_moves_is_no_node

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Client, Holder, Member, Mode, Modes, Released, Renewal, Scope, Server,
+    Attempt, Backend, Broken, Capabilities, Claim, Client, Holder, Member, Mode, Modes, Queue, Released, Renewal, Scope, Server,
     Standing, State,
 };
 use tenure::backends::memory::Memory;
 use tenure::backends::quorum::{Quorum, Settings};
 use tenure::clock::Clock;
 use tenure::signal::Signal;
-use tenure::{ClientId, Error, Fault, Locker, LostReason, Resource, Result, Token};
+use tenure::{ClientId, Error, Fault, Locker, LostReason, OwnerIds, Resource, Result, Token};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -426,4 +426,137 @@ async fn an_error_says_what_each_node_said() {
     let error = locker.mutex("b").try_lock().await.expect_err("a majority is away").to_string();
     assert!(error.contains("node 2: ") && error.contains("away") && error.contains("node 4: has answered"), "{error}");
     assert_eq!(guard.lost().await.reason, LostReason::Expired);
+}
+
+/// Two of five restart within a moment, and the one that could tell of the lease is slow.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_forgot_are_no_witnesses_for_each_other() {
+    let set = Set::of(5);
+    let holder = set.locker().await;
+    set.away(&[3, 4], true);
+    let guard = holder.mutex("a").lease_fixed(LEASE).lock().await.expect("locked");
+    set.away(&[3, 4], false);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    set.nodes[1].restart();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    set.nodes[0].restart();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    *set.nodes[2].slow.lock().expect("not poisoned") = Duration::from_millis(60);
+    let other = set.locker().await;
+    while guard.is_valid() {
+        let second = other.mutex("a").try_lock().await;
+        assert!(!guard.is_valid() || !matches!(second, Ok(Some(_))), "two hold it");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    tokio::time::timeout(LEASE * 2, other.mutex("a").lock()).await.expect("in time").expect("locked");
+}
+
+/// With one lease longer than the other, for one who comes anew and for one who was there.
+#[tokio::test(start_paused = true)]
+async fn who_may_know_of_a_longer_lease_is_waited_for() {
+    for newcomer in [true, false] {
+        let set = Set::of(3);
+        let (holder, old) = (set.locker().await, set.locker().await);
+        drop(old.mutex("warm").lock().await.expect("locked"));
+        set.away(&[2], true);
+        let guard = holder.mutex("a").lease_fixed(LEASE * 2).lock().await.expect("locked");
+        set.away(&[2], false);
+        set.nodes[0].restart();
+        tokio::time::sleep(LEASE + Duration::from_secs(3)).await;
+        *set.nodes[1].slow.lock().expect("not poisoned") = Duration::from_millis(60);
+        let other = if newcomer { set.locker().await } else { old };
+        while guard.is_valid() {
+            let second = other.mutex("a").try_lock().await;
+            assert!(!guard.is_valid() || !matches!(second, Ok(Some(_))), "two hold it (newcomer: {newcomer})");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+fn claim(name: &str, lease: Duration) -> Claim {
+    let owner = OwnerIds::new(ClientId::random().expect("random bits")).next();
+    let resource = Resource::new(name).expect("a name");
+    Claim { resource, owner, mode: Mode::Exclusive, queue: Queue::Never, lease, tokens: 1, at_least: None, note: None }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_has_lapsed_is_not_granted_again_under_its_token() {
+    let lease = Duration::from_secs(1);
+    let set = Set::of(3);
+    let (one, other) = (set.quorum(Settings::default()).await.expect("one"), set.quorum(Settings::default()).await.expect("two"));
+    set.away(&[2], true);
+    let (first, second) = (claim("a", lease), claim("a", lease));
+    let Ok(Attempt::Granted { token, .. }) = one.acquire(&first).await else { panic!("not granted") };
+    // One node counts a little slower.
+    tokio::time::sleep(lease - Duration::from_millis(10)).await;
+    assert!(matches!(set.nodes[0].store().renew(std::slice::from_ref(&first)).await.as_deref(), Ok([Renewal::Extended { .. }])));
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    set.away(&[2], false);
+    let Ok(Attempt::Granted { token: larger, .. }) = other.acquire(&second).await else { panic!("not granted") };
+    assert!(larger > token);
+    other.release(&second).await.expect("given back");
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    set.away(&[1], true);
+    for _ in 0..3 {
+        if let Ok(Attempt::Granted { token: again, .. }) = one.acquire(&first).await {
+            assert!(again > larger, "{again} after {larger}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_held_is_busy_also_with_a_node_away() {
+    let set = Set::of(3);
+    let (holder, other) = (set.locker().await, set.locker().await);
+    set.away(&[2], true);
+    let _guard = holder.mutex("a").lock().await.expect("locked");
+    // Its answer comes after the error.
+    *set.nodes[1].slow.lock().expect("not poisoned") = Duration::from_millis(20);
+    for _ in 0..10 {
+        assert!(other.mutex("a").try_lock().await.expect("busy, and no error").is_none());
+    }
+    assert!(other.mutex("a").lock_within(Duration::from_secs(3)).await.expect("busy, and no error").is_none());
+    assert_eq!(other.stats().errors, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_waits_does_not_wake_itself() {
+    for trouble in ["away", "restarted", "free"] {
+        let set = Set::of(3);
+        let (holder, writer) = (set.locker().await, set.locker().await);
+        set.away(&[2], true);
+        let guard = holder.rwlock("rw").read().await.expect("read");
+        match trouble {
+            "restarted" => set.nodes[2].restart(),
+            _ => {}
+        }
+        set.away(&[2], trouble == "away");
+        let waiting = tokio::spawn(writer.rwlock("rw").write());
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let before = set.nodes[0].asked.load(Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        let asked = set.nodes[0].asked.load(Ordering::SeqCst) - before;
+        assert!(asked < 60, "{trouble}: asked {asked} times in 20 s while nothing changed");
+        guard.release().await.expect("given back");
+        tokio::time::timeout(LEASE, waiting).await.expect("woken").expect("no panic").expect("locked");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_node_away_and_one_that_is_far_are_enough_to_connect() {
+    let set = Set::of(3);
+    set.away(&[0], true);
+    *set.nodes[2].slow.lock().expect("not poisoned") = Duration::from_millis(400);
+    let locker = set.locker_with(Settings { node_timeout: Duration::from_secs(1), ..Settings::default() }).await;
+    locker.mutex("a").lock().await.expect("locked").release().await.expect("given back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn very_many_may_ask_at_once() {
+    let set = Set::of(3);
+    let locker = set.locker().await;
+    let asked = (0..3000).map(|i| locker.mutex(format!("{i}")).try_lock());
+    for answer in futures_util::future::join_all(asked).await {
+        assert!(answer.expect("asked").is_some());
+    }
 }

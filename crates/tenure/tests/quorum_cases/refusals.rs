@@ -32,6 +32,14 @@ pub(crate) fn a_number_of_nodes_that_makes_no_sense_is_refused() {
     refused(&quorum_of(&nine), &["a quorum of 9", "3, 5 or 7"]);
 }
 
+/// Known by what it is called, also while nobody is there.
+pub(crate) fn a_node_that_fails_over_is_refused_before_it_is_reached() {
+    for url in ["redis+sentinel://127.0.0.1:1/master", "redis+cluster://127.0.0.1:1", "rediss+cluster://127.0.0.1:1"] {
+        let urls = ["redis://127.0.0.1:2".to_owned(), url.to_owned(), "redis://127.0.0.1:3".to_owned()];
+        refused(&quorum_of(&urls), &["node 2", "fails over"]);
+    }
+}
+
 /// Also behind an address that looks like another one's.
 pub(crate) fn the_same_server_twice_is_refused() {
     let set = QuorumSet::start(2);

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::backend::{Claim, Released};
 use crate::clock::Instant;
@@ -15,6 +16,8 @@ use crate::name::{OwnerId, Token};
 const TRY_SHIFT: u32 = 40;
 /// How many owners are kept before those are looked for that nobody will ask of again.
 const SWEEP_AT: usize = 1024;
+/// How long it may take to undo an attempt, beyond its lease.
+const UNDONE: Duration = Duration::from_secs(60);
 
 /// The owner that the engine knows, of one that a node knows.
 pub(super) fn engines_own(owner: OwnerId) -> OwnerId {
@@ -42,6 +45,8 @@ struct Stands {
     asked: u64,
     /// The token that was granted.
     token: Option<Token>,
+    /// Until when the grant is good. After that somebody else may have had it.
+    until: Instant,
     /// The token at each node.
     at: Vec<Option<Token>>,
     /// The nodes that have answered, as bits.
@@ -91,12 +96,23 @@ impl Attempt {
     }
 
     /// Takes note of the grant, unless it was given up meanwhile.
-    pub(super) fn granted(&self, token: Token) -> bool {
+    pub(super) fn granted(&self, token: Token, until: Instant) -> bool {
         let mut stands = self.stands();
         if stands.alive {
-            stands.token = Some(token);
+            (stands.token, stands.until) = (Some(token), until);
         }
         stands.alive
+    }
+
+    pub(super) fn extended(&self, until: Instant) {
+        let mut stands = self.stands();
+        stands.until = stands.until.max(until);
+    }
+
+    /// Whether somebody else may have had it since it was granted.
+    fn has_lapsed(&self, now: Instant) -> bool {
+        let stands = self.stands();
+        stands.token.is_some() && stands.until <= now
     }
 
     /// Takes note of a node's token. One that stood there when the lock was granted stands for the token that was granted.
@@ -107,7 +123,7 @@ impl Attempt {
         if granted.is_none() {
             stands.at[node] = Some(token);
         }
-        let stood = *stands.at[node].get_or_insert(token) == token;
+        let stood = stands.at[node] == Some(token);
         granted.filter(|_| stood).unwrap_or(token)
     }
 }
@@ -121,8 +137,8 @@ struct Entry {
     collisions: u32,
     /// Those of the nodes that said no: when they change, asking again may help.
     blocked_by: Arc<AtomicU64>,
-    /// Earlier attempts that still stand in line where they were told no.
-    places: Vec<OwnerId>,
+    /// Earlier attempts that still stand in line where they were told no, since when.
+    places: Vec<(OwnerId, Instant)>,
     /// What the nodes have said to a release.
     returned: Vec<Option<Released>>,
     /// Nobody asks of it after this.
@@ -147,15 +163,16 @@ impl Attempts {
 
     fn make(&self, owner: OwnerId, tries: u64) -> Arc<Attempt> {
         let owner = OwnerId { number: owner.number | (tries << TRY_SHIFT), ..owner };
-        let stands = Stands { alive: true, asked: 0, token: None, at: vec![None; self.nodes], answered: 0 };
+        let stands =
+            Stands { alive: true, asked: 0, token: None, until: Instant::from_nanos(1), at: vec![None; self.nodes], answered: 0 };
         Arc::new(Attempt { owner, stands: Mutex::new(stands) })
     }
 
     fn with<T>(&self, claim: &Claim, now: Instant, act: impl FnOnce(&mut Entry) -> T) -> T {
         let mut owners = self.owners();
         self.sweep(&mut owners, now);
-        // Long enough for everything that may still be asked under this owner, at least an hour.
-        let until = now.after(claim.lease * 4).after(std::time::Duration::from_secs(3600));
+        // Long enough for everything that may still be asked under this owner, and for all that is still being undone.
+        let until = now.after(claim.lease).after(claim.lease).after(UNDONE);
         let entry = owners.entry(claim.owner).or_insert_with(|| Entry {
             attempt: self.make(claim.owner, 0),
             tries: 0,
@@ -178,15 +195,30 @@ impl Attempts {
     }
 
     /// The attempt that an owner is making, or the hold that it has; a new one after one that was given up.
-    pub(super) fn of(&self, claim: &Claim, now: Instant) -> Arc<Attempt> {
+    /// With the one that has lapsed since, whose votes are to be given back.
+    pub(super) fn of(&self, claim: &Claim, now: Instant) -> (Arc<Attempt>, Option<OwnerId>) {
         self.with(claim, now, |entry| {
             entry.returned.fill(None);
+            let lapsed = entry.attempt.has_lapsed(now).then_some(entry.attempt.owner);
+            if lapsed.is_some() {
+                entry.attempt.give_up();
+            }
             if !entry.attempt.is_alive() {
                 entry.tries += 1;
                 entry.attempt = self.make(claim.owner, entry.tries);
             }
             entry.attempt.stands().asked += 1;
-            Arc::clone(&entry.attempt)
+            (Arc::clone(&entry.attempt), lapsed)
+        })
+    }
+
+    /// The hold that an owner has; one that is given up if it has none.
+    pub(super) fn held(&self, claim: &Claim) -> Arc<Attempt> {
+        let held = self.owners().get(&claim.owner).map(|entry| Arc::clone(&entry.attempt));
+        held.unwrap_or_else(|| {
+            let none = self.make(claim.owner, 0);
+            none.give_up();
+            none
         })
     }
 
@@ -194,7 +226,8 @@ impl Attempts {
     pub(super) fn giving_back(&self, claim: &Claim, now: Instant) -> (Arc<Attempt>, Vec<OwnerId>) {
         self.with(claim, now, |entry| {
             entry.attempt.give_up();
-            (Arc::clone(&entry.attempt), std::mem::take(&mut entry.places))
+            let places = std::mem::take(&mut entry.places);
+            (Arc::clone(&entry.attempt), places.into_iter().map(|(owner, _)| owner).collect())
         })
     }
 
@@ -216,13 +249,18 @@ impl Attempts {
     pub(super) fn give_up(&self, claim: &Claim, now: Instant, attempt: &Attempt, in_line: bool) {
         attempt.give_up();
         if in_line {
-            self.with(claim, now, |entry| entry.places.push(attempt.owner));
+            self.with(claim, now, |entry| {
+                // Older ones have ended by themselves.
+                entry.places.retain(|(_, since)| now.since(*since) < claim.place_lease());
+                entry.places.push((attempt.owner, now));
+            });
         }
     }
 
     /// Earlier attempts whose places in line are no longer needed.
     pub(super) fn take_places(&self, claim: &Claim) -> Vec<OwnerId> {
-        self.owners().get_mut(&claim.owner).map(|entry| std::mem::take(&mut entry.places)).unwrap_or_default()
+        let places = self.owners().get_mut(&claim.owner).map(|entry| std::mem::take(&mut entry.places));
+        places.unwrap_or_default().into_iter().map(|(owner, _)| owner).collect()
     }
 
     /// Takes note of what a node said to a release, and counts who has given a vote back, and who had none.

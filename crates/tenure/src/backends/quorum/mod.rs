@@ -17,8 +17,11 @@ mod view;
 mod words;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::Instant as Timeout;
 
 use self::attempts::Attempts;
 use self::errands::{Call, Errands};
@@ -89,6 +92,7 @@ struct Inner {
     vote_within: Duration,
     /// When the nodes are to be asked again who they are, in nanoseconds of the lease clock.
     refresh_at: AtomicU64,
+    is_closed: AtomicBool,
 }
 
 impl Quorum {
@@ -114,15 +118,30 @@ impl Quorum {
             return Err(Error::config(format!("a quorum of {n}"), problem, "3, 5 or 7 nodes"));
         }
         let Settings { clock, drift, timeout, node_timeout, lease, quarantine } = settings;
-        let common = Arc::new(Common { roster: Roster::new(n, clock.clone(), quarantine, lease), clock, timeout });
+        let common = Arc::new(Common { roster: Roster::new(n, clock.clone(), quarantine, lease, timeout), clock, timeout });
         let nodes = nodes.into_iter().enumerate().map(|(place, (name, open))| Node::new(name, place, open, &common)).collect();
         let (attempts, errands, refresh_at) = (Attempts::new(n), Errands::here(), AtomicU64::new(0));
-        let inner = Arc::new(Inner { nodes, common, attempts, errands, drift, vote_within: node_timeout, refresh_at });
+        let inner = Arc::new(Inner {
+            nodes,
+            common,
+            attempts,
+            errands,
+            drift,
+            vote_within: node_timeout,
+            refresh_at,
+            is_closed: AtomicBool::new(false),
+        });
         let errors = inner.introduce_all(timeout).await;
         inner.check(&errors)?;
         let capabilities = inner.capabilities();
         Ok(Self { inner, capabilities })
     }
+}
+
+/// So much later; long after the end of everything if that cannot be said.
+fn later(within: Duration) -> Timeout {
+    let now = Timeout::now();
+    now.checked_add(within).unwrap_or_else(|| now + Duration::from_secs(365 * 24 * 3600))
 }
 
 /// Says that a node has not answered in time.
@@ -212,8 +231,9 @@ impl Inner {
         let detail = self.nodes.iter().zip(errors).map(said).collect::<Vec<_>>().join("; ");
         let detail = format!("{enough} of {n} nodes have to agree, and too few count: {detail}");
         let lasting: Vec<&Error> = errors.iter().flatten().filter(|e| !e.is_transient()).collect();
-        match lasting.first().and_then(|e| e.fault()) {
-            Some(fault) if lasting.len() >= enough => Error::backend(NAME, doing, fault, detail),
+        match (lasting.first(), lasting.iter().find_map(|e| e.fault())) {
+            (_, Some(fault)) if lasting.len() >= enough => Error::backend(NAME, doing, fault, detail),
+            (Some(e), None) if lasting.len() >= enough => (*e).clone(),
             _ => {
                 let fault = errors.iter().flatten().find_map(Error::fault).unwrap_or(Fault::Quarantine);
                 Error::unavailable(NAME, doing, fault, detail)
@@ -303,12 +323,11 @@ impl Backend for Quorum {
 
     async fn close(&self) -> Result<()> {
         // Votes that are being given back get a chance; leases end what is left.
-        drop(tokio::time::timeout(self.inner.vote_within * 4, self.inner.errands.idle()).await);
-        for node in &self.inner.nodes {
-            if let Some(backend) = node.opened() {
-                drop(tokio::time::timeout(self.inner.vote_within, backend.close()).await);
-            }
-        }
+        let within = (self.inner.vote_within * 4).min(self.inner.common.timeout / 4);
+        drop(tokio::time::timeout(within, self.inner.errands.idle()).await);
+        self.inner.is_closed.store(true, Ordering::Relaxed);
+        let nodes = self.inner.nodes.iter().filter_map(|node| node.opened());
+        join_all(nodes.map(|node| tokio::time::timeout(self.inner.common.timeout / 2, node.close()))).await;
         Ok(())
     }
 }

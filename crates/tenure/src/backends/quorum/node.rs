@@ -8,16 +8,18 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::sync::OnceCell;
 
-use super::NAME;
 use super::roster::Roster;
 use super::rules::Vote;
 use super::words::words;
+use super::{NAME, silent};
 use crate::backend::{Attempt, Backend, Claim, Member, Standing};
 use crate::clock::Clock;
 use crate::error::{Error, Fault, Result};
 
-/// Calls to one node that may be under way. One that does not answer is not asked without end.
-const MOST_CALLS: usize = 512;
+/// Votes of one node that may be asked for at the same time. One that does not answer is not asked without end.
+const MOST_VOTES: usize = 10_000;
+/// Votes that may wait to be given back at the same time.
+const MOST_RETURNS: usize = 1000;
 pub(super) type Open = dyn Fn() -> BoxFuture<'static, Result<Arc<dyn Backend>>> + Send + Sync;
 
 /// What all nodes share.
@@ -35,7 +37,8 @@ pub(super) struct Node {
     open: Box<Open>,
     backend: OnceCell<Arc<dyn Backend>>,
     common: Arc<Common>,
-    under_way: AtomicUsize,
+    votes: AtomicUsize,
+    returns: Arc<AtomicUsize>,
     /// What was wrong last.
     trouble: Mutex<Option<String>>,
 }
@@ -49,7 +52,23 @@ impl fmt::Debug for Node {
 /// Counts a call for as long as it is under way.
 struct UnderWay<'a>(&'a AtomicUsize);
 
+impl<'a> UnderWay<'a> {
+    fn one_of(count: &'a AtomicUsize, most: usize) -> Option<Self> {
+        let one = Self(count);
+        (count.fetch_add(1, Ordering::Relaxed) < most).then_some(one)
+    }
+}
+
 impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Counts a vote until it is given back.
+pub(super) struct Returning(Arc<AtomicUsize>);
+
+impl Drop for Returning {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -63,7 +82,8 @@ impl Node {
             open,
             backend: OnceCell::new(),
             common: Arc::clone(common),
-            under_way: AtomicUsize::new(0),
+            votes: AtomicUsize::new(0),
+            returns: Arc::default(),
             trouble: Mutex::new(Some("it has not been asked yet".to_owned())),
         })
     }
@@ -78,23 +98,33 @@ impl Node {
     where
         F: Future<Output = Result<T>>,
     {
-        let under_way = UnderWay(&self.under_way);
-        if self.under_way.fetch_add(1, Ordering::Relaxed) >= MOST_CALLS {
-            let detail = format!("not asked: {MOST_CALLS} calls to it are under way");
-            return Err(Error::unavailable(NAME, doing, Fault::Timeout, detail));
-        }
+        self.call_within(self.common.timeout, doing, ask).await
+    }
+
+    /// The same for as long as is given.
+    pub(super) async fn call_within<T, F>(
+        &self,
+        within: Duration,
+        doing: &str,
+        ask: impl FnOnce(Arc<dyn Backend>) -> F,
+    ) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
         let asked = async {
             let backend = self.backend.get_or_try_init(|| (self.open)()).await?;
             ask(Arc::clone(backend)).await
         };
-        let late = |_| {
-            let detail = format!("no answer within {:?}", self.common.timeout);
-            Err(Error::unavailable(NAME, doing, Fault::Timeout, detail))
-        };
-        let answer = tokio::time::timeout(self.common.timeout, asked).await.unwrap_or_else(late);
-        drop(under_way);
+        let late = |_| Err(silent(doing, within));
+        let answer = tokio::time::timeout(within, asked).await.unwrap_or_else(late);
         self.note(answer.as_ref().err());
         answer
+    }
+
+    /// Leave to give one more vote back, if there are not too many already.
+    pub(super) fn gives_back(&self) -> Option<Returning> {
+        let one = Returning(Arc::clone(&self.returns));
+        (self.returns.fetch_add(1, Ordering::Relaxed) < MOST_RETURNS).then_some(one)
     }
 
     fn note(&self, error: Option<&Error>) {
@@ -109,6 +139,10 @@ impl Node {
 
     /// Asks for its vote. If another server may have answered than the one that is known, that is cleared up first.
     pub(super) async fn vote(&self, claim: &Claim) -> Result<Vote> {
+        let Some(_one) = UnderWay::one_of(&self.votes, MOST_VOTES) else {
+            let detail = format!("not asked: {MOST_VOTES} of its votes are waited for");
+            return Err(Error::unavailable(NAME, "acquiring", Fault::Timeout, detail));
+        };
         let answer = self.call("acquiring", |backend| async move {
             let answer = backend.acquire(claim).await?;
             if matches!(answer, Attempt::Granted { .. }) && !self.common.roster.knows(self.place, backend.session(), claim.lease)

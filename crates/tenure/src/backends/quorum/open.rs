@@ -36,6 +36,10 @@ pub(crate) fn open(address: Address, context: Context) -> BoxFuture<'static, Res
                 return Err(Error::config(asked, "is empty", "URLs with one | between them"));
             }
             let target = connect::parse(url)?;
+            if target.fails_over() {
+                let problem = "fails over to another server, which may not have its votes";
+                return Err(Error::config(format!("node {} of the quorum", i + 1), problem, "independent servers, each once"));
+            }
             if target.is_quorum() {
                 return Err(Error::config("a node of a quorum", "is a quorum itself", "independent servers, each once"));
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 
-use super::rules::{self, Witness};
+use super::rules::{self, Witness, Youth};
 use crate::backend::{InUse, Server, Standing};
 use crate::clock::{Clock, Instant};
 use crate::name::Token;
@@ -21,6 +21,8 @@ pub(super) struct Roster {
     pub(super) quarantine: bool,
     /// The lease that is expected to be in use by all.
     usual: Duration,
+    /// How long telling all nodes of a lease may take.
+    slack: Duration,
     /// The longest lease that this client uses, in milliseconds.
     longest: AtomicU64,
     /// By their place in the list.
@@ -67,8 +69,11 @@ fn micros(at: Instant) -> i64 {
 }
 
 impl Roster {
-    pub(super) fn new(n: usize, clock: Clock, quarantine: bool, lease: Duration) -> Self {
-        let roster = Self { clock, quarantine, usual: lease, longest: AtomicU64::new(0), servers: Mutex::new(vec![None; n]) };
+    pub(super) fn new(n: usize, clock: Clock, quarantine: bool, lease: Duration, timeout: Duration) -> Self {
+        let (longest, servers) = (AtomicU64::new(0), Mutex::new(vec![None; n]));
+        // The age of a server may be cut to whole seconds.
+        let slack = timeout.saturating_add(Duration::from_secs(1));
+        let roster = Self { clock, quarantine, usual: lease, slack, longest, servers };
         roster.lengthen(lease);
         roster
     }
@@ -128,9 +133,9 @@ impl Roster {
         self.watch_clock(name, place, &mut servers);
     }
 
-    /// Takes note that all nodes were asked at this moment, and those have answered that can: now it is known which leases
-    /// the young ones among them may have forgotten.
-    pub(super) fn asked_around(&self, at: Instant) {
+    /// Takes note that all nodes were asked at this moment, of whom some may have been silent: now it is known which leases the
+    /// young ones may have forgotten. Those who did not answer in all the time that a call may take have nothing to say.
+    pub(super) fn asked_around(&self, at: Instant, silent: &[bool]) {
         let now = self.clock.now();
         let mut servers = self.servers();
         let witnesses: Vec<Option<Witness>> =
@@ -138,17 +143,30 @@ impl Roster {
         // What this client remembers itself, of its own leases and of all others that it has heard of.
         let heard = servers.iter().flatten().flat_map(|known| &known.leases).map(|one| one.lease).max();
         let remembered = heard.unwrap_or_default().max(self.longest());
-        let n = servers.len();
+        let nodes = servers.len();
         for (place, known) in servers.iter_mut().enumerate() {
-            let Some(known) = known.as_mut().filter(|known| known.forgotten.is_none()) else { continue };
+            let Some(known) = known else { continue };
             // One that was started while the others were asked is for the next time.
             let Some(up) = known.up_at(now).filter(|up| *up >= now.since(at)) else { continue };
-            let others = witnesses.iter().enumerate().filter(|(i, _)| *i != place).filter_map(|(_, witness)| witness.as_ref());
-            known.forgotten = Some(match known.predecessor {
-                Some(predecessor) => remembered.max(predecessor),
-                None => rules::may_have_forgotten(up, n, others, self.usual),
-            });
+            if known.forgotten.is_some_and(|lease| rules::quarantine_left(up, lease).is_none()) {
+                continue;
+            }
+            let is_other = |i: usize| i != place;
+            let others = witnesses.iter().enumerate().filter(|(i, _)| is_other(*i)).filter_map(|(_, witness)| witness.as_ref());
+            let silent = silent.iter().enumerate().filter(|(i, silent)| is_other(*i) && **silent).count();
+            let young = Youth { up, nodes, silent, slack: self.slack };
+            let own = known.predecessor.map_or(Duration::ZERO, |predecessor| remembered.max(predecessor));
+            if let Some(lease) = rules::may_have_forgotten(young, others, self.usual) {
+                known.forgotten = known.forgotten.max(Some(lease.max(own)));
+            }
         }
+    }
+
+    /// Whether it is not known yet what a young node may have forgotten.
+    pub(super) fn is_undecided(&self) -> bool {
+        let now = self.clock.now();
+        let young = |known: &Known| known.up_at(now).is_some_and(|up| up < rules::MATURE);
+        self.quarantine && self.servers().iter().flatten().any(|known| known.forgotten.is_none() && young(known))
     }
 
     /// What to propose as the next token.
@@ -207,5 +225,5 @@ fn clock_ahead(servers: &[Option<Known>], place: usize) -> Option<(i64, Duration
     all.sort_unstable();
     let middle = all.get(all.len() / 2)?;
     let most = servers.iter().flatten().map(|known| known.give_or_take).max().unwrap_or_default();
-    Some(((mine.ahead - middle) / 1000, most))
+    Some((mine.ahead.saturating_sub(*middle) / 1000, most))
 }

@@ -10,7 +10,7 @@ use super::attempts::{Attempt, engines_own};
 use super::errands::{Answers, Call};
 use super::rules::{Tally, Vote, in_time, tally};
 use super::view::as_engine_knows;
-use super::{Inner, NAME, silent};
+use super::{Inner, NAME, later, silent};
 use crate::backend::{self, Claim, Queue};
 use crate::clock::Instant;
 use crate::error::{Error, Fault, Result};
@@ -149,7 +149,8 @@ impl Inner {
             if let Ok(Vote::Yes { token, .. }) = &mut answer {
                 *token = attempt.hears(node, *token);
             }
-            if !attempt.is_wanted_of(node) && !matches!(answer, Ok(Vote::No { .. })) {
+            let in_line = claim.queue == Queue::Allowed && claim.mode.keeps_place();
+            if !attempt.is_wanted_of(node) && (in_line || !matches!(answer, Ok(Vote::No { .. }))) {
                 inner.give_back(node, claim);
             }
             (node, answer)
@@ -167,8 +168,8 @@ impl Inner {
         let sent = self.common.clock.now();
         self.lengthen(claim.lease).await;
         self.keep_in_touch().await;
-        let attempt = self.attempts.of(claim, sent);
-        let places = self.attempts.take_places(claim);
+        let (attempt, lapsed) = self.attempts.of(claim, sent);
+        lapsed.into_iter().for_each(|owner| self.leave(Claim { owner, ..claim.clone() }));
         let n = self.nodes.len();
         let at_least = attempt.token().or_else(|| self.common.roster.proposal()).max(claim.at_least);
         let asked = Claim { owner: attempt.owner, at_least, ..claim.clone() };
@@ -178,47 +179,57 @@ impl Inner {
         let kept = attempt.token().is_some();
         let mut round = Round { inner: self, attempt, claim: asked, answers, votes, errors, kept };
         let mut target = None;
-        let mut until = Timeout::now() + self.node_timeout(claim.lease);
-        let tally = loop {
+        let mut until = later(self.node_timeout(claim.lease));
+        let mut outcome = loop {
             match tally(&round.votes, target) {
                 Tally::Wait => {}
                 Tally::Raise(to) if target.is_none() => {
                     debug!(name = ?claim.resource, token = %to, "the nodes' tokens differ: one more round");
                     target = Some(to);
                     round.raise(to);
-                    until = Timeout::now() + self.node_timeout(claim.lease);
+                    until = later(self.node_timeout(claim.lease));
                 }
                 Tally::Raise(_) if round.votes.contains(&Vote::Pending) => {}
-                tally => break tally,
+                decided => break decided,
             }
             if !round.hear(until).await {
                 round.close();
-                break super::rules::tally(&round.votes, target);
+                break tally(&round.votes, target);
             }
         };
-        if matches!(tally, Tally::Busy { .. } | Tally::Collided) {
+        if matches!(outcome, Tally::Busy { .. } | Tally::Collided) {
             round.hear_the_rest(self.common.clock.now().since(sent).min(self.node_timeout(claim.lease))).await;
+            outcome = tally(&round.votes, target);
         }
-        // Whatever it stood in line with before, it does so with this attempt now.
-        places.into_iter().for_each(|owner| self.leave(Claim { owner, ..claim.clone() }));
-        self.conclude(claim, round, tally, sent)
+        self.conclude(claim, round, outcome, sent)
     }
 
-    fn conclude(self: &Arc<Self>, claim: &Claim, mut round: Round<'_>, tally: Tally, sent: Instant) -> Result<backend::Attempt> {
+    fn conclude(
+        self: &Arc<Self>,
+        claim: &Claim,
+        mut round: Round<'_>,
+        outcome: Tally,
+        sent: Instant,
+    ) -> Result<backend::Attempt> {
         let now = self.common.clock.now();
         if round.votes.contains(&Vote::Uncounted) {
             self.refresh_early();
         }
         let in_line = claim.queue == Queue::Allowed && (claim.mode.keeps_place() || self.queues());
-        match tally {
-            Tally::Granted { token, valid_for } if in_time(sent, valid_for, self.drift, now) && round.attempt.granted(token) => {
+        match outcome {
+            Tally::Granted { token, valid_for }
+                if in_time(sent, valid_for, self.drift, now) && round.attempt.granted(token, sent.after(valid_for)) =>
+            {
                 round.kept = true;
+                // Not while it waits: that would wake those who wait for it, and itself among them.
+                let places = self.attempts.take_places(claim).into_iter();
+                places.for_each(|owner| self.leave(Claim { owner, ..claim.clone() }));
                 Ok(backend::Attempt::Granted { token, valid_for })
             }
             Tally::Wait | Tally::Raise(_) | Tally::Failed if round.kept => Err(self.too_few("acquiring", &round.said())),
             Tally::Granted { .. } => {
                 round.kept = false;
-                self.attempts.give_up(claim, now, &round.attempt, false);
+                self.attempts.give_up(claim, now, &round.attempt, in_line);
                 let detail = "a majority granted it, but too late";
                 Err(Error::unavailable(NAME, "acquiring", Fault::Timeout, detail))
             }
@@ -227,6 +238,9 @@ impl Inner {
                 // With nothing to undo it stays as it is, and so do its places in line.
                 if round.attempt.token().is_none() && round.votes.iter().all(|vote| matches!(vote, Vote::No { .. })) {
                     round.kept = true;
+                    if claim.queue == Queue::Never {
+                        self.attempts.forget(claim.owner);
+                    }
                 } else {
                     round.kept = false;
                     self.attempts.give_up(claim, now, &round.attempt, in_line);

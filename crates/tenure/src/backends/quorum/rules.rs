@@ -82,8 +82,8 @@ pub(crate) fn tally(votes: &[Vote], target: Option<Token>) -> Tally {
         return Tally::Wait;
     }
     if no <= n - enough {
-        // Those that said nothing may have granted it.
-        return Tally::Failed;
+        // Those that said nothing may have granted it; those that have yet to say something may tell that others have it.
+        return if pending > 0 && no + pending > n - enough { Tally::Wait } else { Tally::Failed };
     }
     if yes > 0 && !one_has_majority(votes) {
         return Tally::Collided;
@@ -129,22 +129,42 @@ pub(crate) struct Witness {
     pub(crate) leases: Vec<InUse>,
 }
 
-/// The longest lease of a lock that a node may have forgotten, which has been up for so long, by what the others say who have
-/// answered. A lease that came into use later was told to the node itself before any lock of that lease counted there. With too
-/// few who were there before, the `usual` lease was in use.
+/// A node that has been up for so long is not asked after with those who do not answer: it counts, unless one who does tells of a
+/// longer lease.
+pub(crate) const MATURE: Duration = Duration::from_secs(3600);
+
+/// What the others say of a node that was started of late.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Youth {
+    /// For how long it has been up.
+    pub(crate) up: Duration,
+    /// How many nodes there are in all.
+    pub(crate) nodes: usize,
+    /// How many of the others have not answered yet.
+    pub(crate) silent: usize,
+    /// How long telling two nodes of a lease may take.
+    pub(crate) slack: Duration,
+}
+
+/// The longest lease of a lock that a node may have forgotten, by what the others say. `None` while that is not known.
+///
+/// A lease that came into use later was told to the node itself before any lock of that lease counted there. Who held a vote of it
+/// had others of most nodes; so enough of those who were there a whole lease before it know. With too few of them the `usual`
+/// lease was in use, unless one who may know has yet to answer.
 pub(crate) fn may_have_forgotten<'a>(
-    up: Duration,
-    n: usize,
-    others: impl IntoIterator<Item = &'a Witness>,
+    young: Youth,
+    others: impl Iterator<Item = &'a Witness> + Clone,
     usual: Duration,
-) -> Duration {
-    let (mut older, mut longest) = (0, Duration::ZERO);
-    for other in others {
-        older += usize::from(other.up.is_none_or(|other| other > up));
-        let before = other.leases.iter().filter(|in_use| in_use.for_long >= up);
-        longest = before.map(|in_use| in_use.lease).fold(longest, Duration::max);
+) -> Option<Duration> {
+    let Youth { up, nodes, silent, slack } = young;
+    let before = others.clone().flat_map(|other| &other.leases).filter(|in_use| in_use.for_long + slack >= up);
+    let longest = before.map(|in_use| in_use.lease).max().unwrap_or_default();
+    let remembers = up + slack + longest.max(usual);
+    let know = others.filter(|other| other.up.is_none_or(|other| other >= remembers)).count();
+    if know >= majority(nodes) {
+        return Some(longest);
     }
-    if older >= majority(n) { longest } else { longest.max(usual) }
+    (silent == 0 || up >= MATURE).then_some(longest.max(usual))
 }
 
 /// What the nodes' answers to a renewal come to; `None` while more may come. A node that has not answered is `None`, one that
@@ -217,6 +237,35 @@ mod tests {
     }
 
     #[test]
+    fn what_a_node_may_have_forgotten_is_told_by_those_who_were_there() {
+        let slack = s(4);
+        let of = |up, silent, others: &[(Option<u64>, &[(u64, u64)])]| {
+            let witness = |(up, leases): &(Option<u64>, &[(u64, u64)])| Witness {
+                up: up.map(s),
+                leases: leases.iter().map(|(lease, for_long)| InUse { lease: s(*lease), for_long: s(*for_long) }).collect(),
+            };
+            let others: Vec<Witness> = others.iter().map(witness).collect();
+            may_have_forgotten(Youth { up: s(up), nodes: 3, silent, slack }, others.iter(), s(30))
+        };
+        let day = Some(86_400);
+        // A set that is new: the usual lease.
+        assert_eq!(of(5, 0, &[(Some(5), &[]), (Some(5), &[])]), Some(s(30)));
+        // Both others were there, and know of nothing before it, or of a long lease.
+        assert_eq!(of(100, 0, &[(day, &[(600, 50)]), (day, &[])]), Some(s(0)));
+        assert_eq!(of(100, 0, &[(day, &[(600, 150)]), (day, &[])]), Some(s(600)));
+        // A lease that was told at about the time of the start may have been in use before it.
+        assert_eq!(of(100, 0, &[(day, &[(600, 97)]), (day, &[])]), Some(s(600)));
+        // One has been there for long, but not a whole lease before.
+        assert_eq!(of(100, 0, &[(day, &[]), (Some(120), &[])]), Some(s(30)));
+        assert_eq!(of(100, 0, &[(day, &[]), (Some(140), &[])]), Some(s(0)));
+        assert_eq!(of(100, 0, &[(None, &[]), (None, &[])]), Some(s(0)));
+        // One that may know says nothing.
+        assert_eq!(of(100, 1, &[(day, &[])]), None);
+        assert_eq!(of(3600, 1, &[(day, &[])]), Some(s(30)));
+        assert_eq!(of(100, 0, &[(day, &[])]), Some(s(30)));
+    }
+
+    #[test]
     fn any_two_majorities_meet() {
         for n in [1, 3, 5, 7] {
             assert!(2 * majority(n) > n && 2 * (majority(n) - 1) < n, "{n}");
@@ -232,6 +281,10 @@ mod tests {
             (&[Pending, Pending, Pending], None, Tally::Wait),
             (&[yes(5, 9), Pending, Unknown], None, Tally::Wait),
             (&[no("b", 1), no("b", 1), Pending], None, busy(1)),
+            // The one that is missing may say no too.
+            (&[no("b", 1), Unknown, Pending], None, Tally::Wait),
+            (&[no("b", 1), Uncounted, Pending], None, Tally::Wait),
+            (&[yes(5, 9), Unknown, Unknown], None, Tally::Failed),
             // In one round: as long as the majority that lasts longest.
             (&[yes(5, 9), yes(5, 8), Pending], None, granted(5, 8)),
             (&[yes(5, 9), yes(5, 7), yes(5, 8)], None, granted(5, 8)),

@@ -10,7 +10,7 @@ use super::attempts::Attempt;
 use super::errands::Call;
 use super::node::Node;
 use super::rules::{Return, majority, renewed, returned};
-use super::{Inner, silent};
+use super::{Inner, later, silent};
 use crate::backend::{Claim, Released, Renewal};
 use crate::clock::Instant;
 use crate::error::{Error, Result};
@@ -69,7 +69,7 @@ impl Inner {
         self.refresh();
         let now = self.common.clock.now();
         let n = self.nodes.len();
-        let attempts: Vec<Arc<Attempt>> = claims.iter().map(|claim| self.attempts.of(claim, now)).collect();
+        let attempts: Vec<Arc<Attempt>> = claims.iter().map(|claim| self.attempts.held(claim)).collect();
         let at_nodes: Arc<[Claim]> =
             claims.iter().zip(&attempts).map(|(claim, attempt)| Claim { owner: attempt.owner, ..claim.clone() }).collect();
         let (answers, outcome) = (vec![vec![None; n]; claims.len()], vec![None; claims.len()]);
@@ -77,7 +77,7 @@ impl Inner {
         let mut calls = self.errands.ask((0..n).map(|node| self.renew_at(node, Arc::clone(&at_nodes))));
         let mut errors = vec![None; n];
         let shortest = claims.iter().map(|claim| claim.lease).min().unwrap_or_default();
-        let until = Timeout::now() + self.node_timeout(shortest);
+        let until = later(self.node_timeout(shortest));
         while !renewing.is_decided() {
             match tokio::time::timeout_at(until, calls.recv()).await {
                 Ok(Some((node, said))) => {
@@ -89,10 +89,15 @@ impl Inner {
         }
         let outcome: Vec<Renewal> = renewing.outcome.iter().map(|outcome| outcome.unwrap_or(Renewal::Unknown)).collect();
         for ((claim, outcome), attempt) in claims.iter().zip(&outcome).zip(&renewing.attempts) {
-            if *outcome == Renewal::Gone {
-                // The engine will not give it back any more: what is left of it would keep others waiting.
-                self.attempts.give_up(claim, now, attempt, false);
-                (0..n).for_each(|node| self.give_back(node, Claim { owner: attempt.owner, ..claim.clone() }));
+            match outcome {
+                Renewal::Extended { valid_for } => attempt.extended(now.after(*valid_for)),
+                Renewal::Gone if attempt.is_alive() => {
+                    // The engine will not give it back any more, nor ask for it: what is left would keep others waiting.
+                    attempt.give_up();
+                    self.attempts.forget(claim.owner);
+                    (0..n).for_each(|node| self.give_back(node, Claim { owner: attempt.owner, ..claim.clone() }));
+                }
+                Renewal::Gone | Renewal::Unknown => {}
             }
         }
         self.errands.run(async move {
@@ -135,7 +140,7 @@ impl Inner {
         let mut errors = vec![None; n];
         let mut calls = self.errands.ask((0..n).map(|node| self.release_at(node, at_nodes.clone(), Arc::clone(&places))));
         let mut pending = n;
-        let until = Timeout::now() + self.node_timeout(claim.lease);
+        let until = later(self.node_timeout(claim.lease));
         let outcome = loop {
             let (yes, no) = self.attempts.count_returned(claim);
             match returned(n, yes, no, pending) {
@@ -181,18 +186,22 @@ impl Inner {
 
     /// Gives a vote back in the background, however long the node takes to understand, until its lease must have ended.
     pub(super) fn give_back(self: &Arc<Self>, node: usize, claim: Claim) {
+        // Where very many are not understood, their leases end them.
+        let Some(one_of_few) = self.nodes[node].gives_back() else { return };
         let inner = Arc::clone(self);
         self.errands.run(async move {
             let give_up = inner.common.clock.now().after(claim.lease);
             let mut pause = GIVE_BACK.0;
             let claim = &claim;
-            while inner.nodes[node].call("releasing", |backend| async move { backend.release(claim).await }).await.is_err() {
-                if inner.common.clock.now() >= give_up {
-                    return;
+            while let Err(e) = inner.nodes[node].call("releasing", |backend| async move { backend.release(claim).await }).await {
+                let is_over = inner.common.clock.now() >= give_up || inner.is_closed.load(Ordering::Relaxed);
+                if is_over || !e.is_transient() {
+                    break;
                 }
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(GIVE_BACK.1);
             }
+            drop(one_of_few);
         });
     }
 
@@ -248,21 +257,26 @@ impl Inner {
             Box::pin(async move { (place, node.introduce().await) })
         };
         let mut calls = self.errands.ask(self.nodes.iter().enumerate().map(introduce));
-        let mut until = Timeout::now() + within;
-        let mut answered = 0_u64;
+        let all_the_time = later(self.common.timeout);
+        let mut until = later(within);
+        let (mut answered, mut met) = (vec![false; self.nodes.len()], 0);
         while let Ok(Some((node, answer))) = tokio::time::timeout_at(until, calls.recv()).await {
-            errors[node] = answer.err();
-            answered |= 1 << node;
-            if answered.count_ones() as usize == majority(self.nodes.len()) {
-                // One that hangs costs a moment, and not all the time that there is.
-                until = until.min(Timeout::now() + self.vote_within.max(self.common.clock.now().since(begun)));
+            (answered[node], errors[node]) = (true, answer.err());
+            met += usize::from(errors[node].is_none());
+            if met >= majority(self.nodes.len()) {
+                // One that hangs costs a moment, and not all the time that there is; unless it may know what a young one forgot.
+                let rest = self.vote_within.max(self.common.clock.now().since(begun));
+                until = if self.common.roster.is_undecided() { all_the_time } else { until.min(later(rest)) };
             }
         }
-        for (node, error) in errors.iter_mut().enumerate().filter(|(node, _)| answered >> node & 1 == 0) {
-            *error = Some(silent("introducing", within));
-            self.nodes[node].is_slow(within);
+        for (node, error) in errors.iter_mut().enumerate().filter(|(node, _)| !answered[*node]) {
+            let waited = self.common.clock.now().since(begun);
+            *error = Some(silent("introducing", waited));
+            self.nodes[node].is_slow(waited);
         }
-        self.common.roster.asked_around(begun);
+        let had_all_the_time = Timeout::now() >= all_the_time;
+        let may_know: Vec<bool> = answered.iter().map(|answered| !answered && !had_all_the_time).collect();
+        self.common.roster.asked_around(begun, &may_know);
         self.refresh_at.fetch_max(begun.after(REFRESH).as_nanos(), Ordering::Relaxed);
         errors
     }

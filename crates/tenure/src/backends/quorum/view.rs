@@ -9,13 +9,15 @@ use super::errands::Call;
 use super::node::Node;
 use super::rules::majority;
 use super::words::words;
-use super::{Inner, NAME, silent};
+use super::{Inner, NAME, later, silent};
 use crate::backend::{Backend, Broken, Holder, Scope, State, Verdict};
 use crate::error::{Error, Fault, Result};
 use crate::name::{OwnerId, Resource, Token};
 
 /// How much longer than for a vote is waited for what only people read.
 const PATIENCE: u32 = 10;
+/// How long a node may take to list all that is held: many round trips, each bounded by itself.
+const LISTING: Duration = Duration::from_secs(60);
 /// How often a node is asked, if its answers are lost.
 const TRIES: u32 = 5;
 
@@ -94,13 +96,12 @@ fn most_say(nodes: usize, mut counts: Vec<u32>) -> Option<u32> {
 }
 
 impl Inner {
-    /// Asks all nodes, and waits for all that answer in good time.
-    async fn each<T, F>(&self, doing: &'static str, ask: impl Fn(Arc<dyn Backend>) -> F) -> Vec<Result<T>>
+    /// Asks all nodes, and waits for a majority; not for long for the rest.
+    async fn each<T, F>(&self, doing: &'static str, within: Duration, ask: impl Fn(Arc<dyn Backend>) -> F) -> Vec<Result<T>>
     where
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let within = self.patience();
         let call = |(place, node): (usize, &Arc<Node>)| -> Call<Result<T>> {
             let node = Arc::clone(node);
             // What is to be asked is put together here, and asked where the node lives.
@@ -108,20 +109,23 @@ impl Inner {
             Box::pin(async move {
                 let away = || Error::unavailable(NAME, doing, Fault::Connection, "it has not been reached yet");
                 let asks = asks.ok_or_else(away);
-                (place, node.call(doing, |_| async move { asks?.await }).await)
+                (place, node.call_within(within, doing, |_| async move { asks?.await }).await)
             })
         };
         let mut calls = self.errands.ask(self.nodes.iter().enumerate().map(call));
         let mut answers: Vec<Result<T>> = self.nodes.iter().map(|_| Err(silent(doing, within))).collect();
-        let until = tokio::time::Instant::now() + within;
+        let mut until = later(within);
         while let Ok(Some((node, answer))) = tokio::time::timeout_at(until, calls.recv()).await {
             answers[node] = answer;
+            if answers.iter().flatten().count() == majority(self.nodes.len()) {
+                until = until.min(later(self.patience()));
+            }
         }
         answers
     }
 
     pub(super) fn patience(&self) -> Duration {
-        (self.vote_within * PATIENCE).min(self.common.timeout)
+        (self.vote_within * PATIENCE).min(self.common.timeout / 4)
     }
 
     pub(super) async fn inspect(self: &Arc<Self>, scope: Scope<'_>) -> Result<Vec<State>> {
@@ -137,7 +141,8 @@ impl Inner {
                 again_if_lost(|| backend.inspect(scope)).await
             }
         };
-        let answers = self.each("inspecting", inspect).await;
+        let within = if matches!(scope, Scope::Prefix(_)) { LISTING } else { self.patience() };
+        let answers = self.each("inspecting", within, inspect).await;
         self.enough("inspecting", &answers)?;
         match scope {
             Scope::One(name) => Ok(vec![self.together(name, &answers)]),
@@ -180,17 +185,30 @@ impl Inner {
         // One number for all nodes, larger than any of theirs.
         let state = self.inspect(Scope::One(name)).await?.remove(0);
         let above = state.fence.map(|fence| fence.plus(1).unwrap_or(fence));
-        let fence = above.max(self.common.roster.proposal()).max(at_least);
-        let break_it = |backend: Arc<dyn Backend>| {
-            let name = name.clone();
-            // Half broken would look like not held to the next who tries.
-            async move { again_if_lost(|| backend.break_hold(&name, fence)).await }
-        };
-        let answers = self.each("breaking", break_it).await;
-        self.enough("breaking", &answers)?;
-        let raised = answers.iter().flatten().flatten().map(|broken| broken.fence).max().max(fence);
-        let holders = state.holders;
-        Ok(raised.filter(|_| !holders.is_empty()).map(|fence| Broken { holders, fence }))
+        let mut fence = above.max(self.common.roster.proposal()).max(at_least);
+        let mut holders = state.holders;
+        for _ in 0..TRIES {
+            let break_it = |backend: Arc<dyn Backend>| {
+                let name = name.clone();
+                // Half broken would look like not held to the next who tries.
+                async move { again_if_lost(|| backend.break_hold(&name, fence)).await }
+            };
+            let answers = self.each("breaking", self.patience(), break_it).await;
+            self.enough("breaking", &answers)?;
+            let broken: Vec<&Broken> = answers.iter().flatten().flatten().collect();
+            if holders.is_empty() {
+                // One who came in between.
+                let found: Vec<&Vec<Holder>> = broken.iter().map(|broken| &broken.holders).collect();
+                holders =
+                    if found.len() >= majority(self.nodes.len()) { with_majority(self.nodes.len(), &found) } else { holders };
+            }
+            // One node may be ahead of what the others were told: they are told that too, or the next token could be smaller.
+            match broken.iter().map(|broken| broken.fence).max() {
+                Some(ahead) if Some(ahead) > fence => fence = Some(ahead),
+                _ => break,
+            }
+        }
+        Ok(fence.filter(|_| !holders.is_empty()).map(|fence| Broken { holders, fence }))
     }
 
     /// Refuses if fewer than a majority have answered.

@@ -14,7 +14,10 @@ local at = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
 -- Written as lease:first:last. One that nobody has come with for long is no longer in use.
 local mine, leases, most = tonumber(ARGV[1]), {}, 0
-for lease, first, last in string.gmatch(redis.call('GET', KEYS[1]) or '', '(%d+):(%d+):(%d+)') do
+-- A lock may have that name; then nothing can be told, nor must be written.
+local stored = redis.pcall('GET', KEYS[1])
+local foreign = type(stored) == 'table'
+for lease, first, last in string.gmatch(not foreign and stored or '', '(%d+):(%d+):(%d+)') do
   local entry = {tonumber(lease), tonumber(first), tonumber(last)}
   if entry[3] + 2 * entry[1] + 3600000 >= at then leases[#leases + 1] = entry end
 end
@@ -43,7 +46,7 @@ for _, entry in ipairs(leases) do
   answer[#answer + 1] = at >= entry[2] and at - entry[2] or at
 end
 -- A replica must not write, and what it copies is not its own.
-if role == 'master' then redis.call('SET', KEYS[1], table.concat(words, ' '), 'PX', 2 * most + 3600000) end
+if role == 'master' and not foreign then redis.call('SET', KEYS[1], table.concat(words, ' '), 'PX', 2 * most + 3600000) end
 -- By its wall clock, which may have been set back since it was started: then it is as if it had just been.
 local age = up and math.max(tonumber(up), 0) or -1
 return {id or '', age, role == 'master' and 1 or 0, tonumber(clock[1]), tonumber(clock[2]), answer}
