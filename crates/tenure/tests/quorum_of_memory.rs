@@ -448,7 +448,7 @@ async fn nodes_that_forgot_are_no_witnesses_for_each_other() {
         assert!(!guard.is_valid() || !matches!(second, Ok(Some(_))), "two hold it");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    tokio::time::timeout(LEASE * 2, other.mutex("a").lock()).await.expect("in time").expect("locked");
+    drop(tokio::time::timeout(LEASE * 2, other.mutex("a").lock()).await.expect("in time").expect("locked"));
 }
 
 /// With one lease longer than the other, for one who comes anew and for one who was there.
@@ -529,9 +529,8 @@ async fn a_writer_that_waits_does_not_wake_itself() {
         let (holder, writer) = (set.locker().await, set.locker().await);
         set.away(&[2], true);
         let guard = holder.rwlock("rw").read().await.expect("read");
-        match trouble {
-            "restarted" => set.nodes[2].restart(),
-            _ => {}
+        if trouble == "restarted" {
+            set.nodes[2].restart();
         }
         set.away(&[2], trouble == "away");
         let waiting = tokio::spawn(writer.rwlock("rw").write());
@@ -541,7 +540,7 @@ async fn a_writer_that_waits_does_not_wake_itself() {
         let asked = set.nodes[0].asked.load(Ordering::SeqCst) - before;
         assert!(asked < 60, "{trouble}: asked {asked} times in 20 s while nothing changed");
         guard.release().await.expect("given back");
-        tokio::time::timeout(LEASE, waiting).await.expect("woken").expect("no panic").expect("locked");
+        drop(tokio::time::timeout(LEASE, waiting).await.expect("woken").expect("no panic").expect("locked"));
     }
 }
 

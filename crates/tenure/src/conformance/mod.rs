@@ -240,7 +240,12 @@ impl Subject {
         let make = move |client: Client| {
             let node = |(i, store): (usize, &Memory)| {
                 let backend: Arc<dyn Backend> = Arc::new(store.client(client.clone()));
-                let backend = plan.map_or(Arc::clone(&backend), |plan| Arc::new(Faulty::new(backend, plan)));
+                // Each at another rate: counted faults of several at the same rate could fall on the same question for ever.
+                let own = |plan: Plan| {
+                    let slower = |every: u64| if every == 0 { 0 } else { every + i as u64 };
+                    Plan { lose_reply: slower(plan.lose_reply), lose_request: slower(plan.lose_request), ..plan }
+                };
+                let backend = plan.map_or(Arc::clone(&backend), |plan| Arc::new(Faulty::new(backend, own(plan))));
                 (format!("memory {i}"), backend)
             };
             let (nodes, settings) = (stores.iter().enumerate().map(node).collect(), settings.clone());

@@ -239,8 +239,10 @@ mod tests {
     #[test]
     fn what_a_node_may_have_forgotten_is_told_by_those_who_were_there() {
         let slack = s(4);
-        let of = |up, silent, others: &[(Option<u64>, &[(u64, u64)])]| {
-            let witness = |(up, leases): &(Option<u64>, &[(u64, u64)])| Witness {
+        // Up for so long, with leases that have been in use for so long.
+        type Told<'a> = (Option<u64>, &'a [(u64, u64)]);
+        let of = |up, silent, others: &[Told<'_>]| {
+            let witness = |(up, leases): &Told<'_>| Witness {
                 up: up.map(s),
                 leases: leases.iter().map(|(lease, for_long)| InUse { lease: s(*lease), for_long: s(*for_long) }).collect(),
             };
