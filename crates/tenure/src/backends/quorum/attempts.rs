@@ -29,6 +29,11 @@ pub(super) fn number_of_try(owner: OwnerId) -> u64 {
     owner.number >> TRY_SHIFT
 }
 
+/// Long enough for everything that may still be asked under this owner, and for all that is still being undone.
+fn asked_of_until(claim: &Claim, now: Instant) -> Instant {
+    now.after(claim.lease).after(claim.lease).after(UNDONE)
+}
+
 /// One attempt, and the hold that came of it. Shared with calls that are still under way.
 #[derive(Debug)]
 pub(super) struct Attempt {
@@ -171,8 +176,7 @@ impl Attempts {
     fn with<T>(&self, claim: &Claim, now: Instant, act: impl FnOnce(&mut Entry) -> T) -> T {
         let mut owners = self.owners();
         self.sweep(&mut owners, now);
-        // Long enough for everything that may still be asked under this owner, and for all that is still being undone.
-        let until = now.after(claim.lease).after(claim.lease).after(UNDONE);
+        let until = asked_of_until(claim, now);
         let entry = owners.entry(claim.owner).or_insert_with(|| Entry {
             attempt: self.make(claim.owner, 0),
             tries: 0,
@@ -213,8 +217,12 @@ impl Attempts {
     }
 
     /// The hold that an owner has; one that is given up if it has none.
-    pub(super) fn held(&self, claim: &Claim) -> Arc<Attempt> {
-        let held = self.owners().get(&claim.owner).map(|entry| Arc::clone(&entry.attempt));
+    pub(super) fn held(&self, claim: &Claim, now: Instant) -> Arc<Attempt> {
+        let held = self.owners().get_mut(&claim.owner).map(|entry| {
+            // However long it is held, it is asked of until it is given back.
+            entry.until = asked_of_until(claim, now);
+            Arc::clone(&entry.attempt)
+        });
         held.unwrap_or_else(|| {
             let none = self.make(claim.owner, 0);
             none.give_up();
@@ -281,5 +289,40 @@ impl Attempts {
     /// Forgets an owner that has nothing any more.
     pub(super) fn forget(&self, owner: OwnerId) {
         self.owners().remove(&owner);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::{Mode, Queue};
+    use crate::name::{ClientId, OwnerIds, Resource};
+
+    #[test]
+    fn a_hold_is_known_for_as_long_as_it_is_renewed() {
+        let (attempts, owners) = (Attempts::new(3), OwnerIds::new(ClientId::random().expect("random bits")));
+        let claim = || Claim {
+            resource: Resource::new("a").expect("a name"),
+            owner: owners.next(),
+            mode: Mode::Exclusive,
+            queue: Queue::Never,
+            lease: Duration::from_secs(30),
+            tokens: 1,
+            at_least: None,
+            note: None,
+        };
+        let held = claim();
+        let mut now = Instant::from_nanos(1);
+        assert!(attempts.of(&held, now).0.granted(Token::new(1), now.after(held.lease)));
+        for _ in 0..60 {
+            now = now.after(held.lease / 3);
+            attempts.held(&held, now).extended(now.after(held.lease));
+            // Others come and go, enough of them to have the forgotten looked for.
+            (0..100).for_each(|_| drop(attempts.of(&claim(), now)));
+            assert!(attempts.held(&held, now).is_alive());
+        }
+        assert!(attempts.owners().len() < 3000, "what nobody asks of any more goes");
+        attempts.forget(held.owner);
+        assert!(!attempts.held(&held, now).is_alive());
     }
 }

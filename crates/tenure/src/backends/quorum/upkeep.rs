@@ -69,7 +69,7 @@ impl Inner {
         self.refresh();
         let now = self.common.clock.now();
         let n = self.nodes.len();
-        let attempts: Vec<Arc<Attempt>> = claims.iter().map(|claim| self.attempts.held(claim)).collect();
+        let attempts: Vec<Arc<Attempt>> = claims.iter().map(|claim| self.attempts.held(claim, now)).collect();
         let at_nodes: Arc<[Claim]> =
             claims.iter().zip(&attempts).map(|(claim, attempt)| Claim { owner: attempt.owner, ..claim.clone() }).collect();
         let (answers, outcome) = (vec![vec![None; n]; claims.len()], vec![None; claims.len()]);
