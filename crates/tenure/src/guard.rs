@@ -128,6 +128,11 @@ impl Guard {
         &self.held.hold
     }
 
+    /// Counts a write that came too late for its fence.
+    pub(crate) fn note_stale(&self) {
+        self.held.keeper.note_stale();
+    }
+
     /// Ends this guard because the store says that there is no such hold.
     pub(crate) fn revoked(self) -> Lost {
         self.hold().lose(LostReason::Revoked);

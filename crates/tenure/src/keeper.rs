@@ -36,6 +36,7 @@ enum Msg {
 #[derive(Debug, Clone)]
 pub(crate) struct Keeper {
     messages: mpsc::UnboundedSender<Msg>,
+    counters: Arc<Counters>,
 }
 
 /// What the keeper works with.
@@ -53,9 +54,10 @@ impl Keeper {
     /// Starts the keeper on the current runtime.
     pub(crate) fn start(settings: Settings) -> Self {
         let (messages, inbox) = mpsc::unbounded_channel();
+        let counters = Arc::clone(&settings.counters);
         // Weak: the keeper ends when the locker and all guards are gone.
         tokio::spawn(Task::new(settings, messages.downgrade(), inbox).run());
-        Self { messages }
+        Self { messages, counters }
     }
 
     /// Takes care of a new hold and returns what gives it back.
@@ -78,6 +80,11 @@ impl Keeper {
             // The keeper has noticed, or will at the deadline.
             drop(ack.send(Err(hold.why().into())));
         }
+    }
+
+    /// Counts a write that came too late for its fence.
+    pub(crate) fn note_stale(&self) {
+        self.counters.stale.up();
     }
 
     /// Tells that a hold was found gone.

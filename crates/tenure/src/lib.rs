@@ -54,6 +54,7 @@ pub mod conformance;
 pub mod connect;
 pub mod duration;
 mod error;
+pub mod fence;
 mod guard;
 mod hold;
 mod keeper;

@@ -27,6 +27,8 @@ pub struct Stats {
     pub released: u64,
     /// Holds lost.
     pub lost: u64,
+    /// Writes under this locker's guards that a [fence](crate::fence) has refused.
+    pub stale: u64,
     /// Tasks waiting now.
     pub waiting: u64,
     /// Holds now.
@@ -113,6 +115,7 @@ pub(crate) struct Counters {
     pub(crate) renewal_failures: Count,
     pub(crate) released: Count,
     pub(crate) lost: Count,
+    pub(crate) stale: Count,
     pub(crate) waiting: Count,
     pub(crate) holding: Count,
     wait: LiveHistogram,
@@ -131,7 +134,7 @@ impl Count {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn read(&self) -> u64 {
+    pub(crate) fn read(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -156,6 +159,7 @@ impl Counters {
             renewal_failures: self.renewal_failures.read(),
             released: self.released.read(),
             lost: self.lost.read(),
+            stale: self.stale.read(),
             waiting: self.waiting.read(),
             holding: self.holding.read(),
             wait: self.wait.read(),

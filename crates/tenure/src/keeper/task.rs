@@ -165,7 +165,7 @@ impl Task {
             // In range: the store has reserved it.
             let token = hold.token.plus(1).unwrap_or(hold.token);
             *hold = Arc::new(Hold::new(hold.claim.clone(), token, terms, hold.clock.clone(), now, *until));
-            Held::new(Arc::clone(hold), Keeper { messages: messages.clone() })
+            Held::new(Arc::clone(hold), Keeper { messages: messages.clone(), counters: Arc::clone(&self.settings.counters) })
         });
         let due = entry.due.min(entry.ends());
         if handed {

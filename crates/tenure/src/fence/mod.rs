@@ -1,0 +1,181 @@
+//! The other half of a lock: the storage that checks the token.
+//!
+//! A holder can be paused between its last look at the clock and its write; no lock can stop it then. The storage can: it
+//! remembers the largest [`Token`] that it has seen, and refuses what comes with a smaller one. This module is that storage side,
+//! for what is commonly written to:
+//!
+//! | what is written | how |
+//! |---|---|
+//! | rows | [`sql`]: text and binds for any driver; `postgres`, `mysql` and `sqlite` run them |
+//! | keys in Redis | `redis` |
+//! | another service | `http`: a layer that refuses, and the header that it reads |
+//! | objects, files | `object`, [`file`] |
+//!
+//! A write shows a [`Pass`]: the [`Guard`], or the [`Token`] that came with a request. One that is too late is [`Stale`], which
+//! has both tokens; each fence counts them ([`Tally`]), and so does the locker whose guard it was
+//! ([`Stats::stale`](crate::Stats::stale)). **A fence never goes down.**
+
+pub mod marks;
+pub mod sql;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::guard::Guard;
+use crate::name::Token;
+use crate::stats::Count;
+
+/// What a write shows at a fence.
+pub trait Pass: Send + Sync {
+    /// The token of the hold under which the write is made.
+    fn token(&self) -> Token;
+
+    /// Hears that the write came too late.
+    fn refused(&self);
+}
+
+/// A token that came from elsewhere.
+impl Pass for Token {
+    fn token(&self) -> Token {
+        *self
+    }
+
+    fn refused(&self) {}
+}
+
+/// Its locker counts what is refused.
+impl Pass for Guard {
+    fn token(&self) -> Token {
+        self.token()
+    }
+
+    fn refused(&self) {
+        self.note_stale();
+    }
+}
+
+impl<P: Pass + ?Sized> Pass for &P {
+    fn token(&self) -> Token {
+        (**self).token()
+    }
+
+    fn refused(&self) {
+        (**self).refused();
+    }
+}
+
+/// The write came too late: somebody with a larger token has been here. Nothing was written.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("the write to {resource:?} with token {token} came too late: token {seen} has been here")]
+pub struct Stale {
+    /// What was to be written.
+    pub resource: String,
+    /// The token of the write.
+    pub token: Token,
+    /// The largest token that the fence has seen.
+    pub seen: Token,
+}
+
+/// Somebody else has written since the lease was read, or is the one who won. Nothing was written.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("the write to {resource:?} was overtaken: its lease was {read} and is {found}")]
+pub struct Overtaken {
+    /// What was to be written.
+    pub resource: String,
+    /// The number that the writer had read.
+    pub read: i64,
+    /// The number that stands there now.
+    pub found: i64,
+}
+
+/// Why a fenced write did not happen. `E` is the driver's own error.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error<E> {
+    /// Somebody with a larger token has been here.
+    #[error(transparent)]
+    Stale(#[from] Stale),
+    /// Of two who had read the same lease, somebody else won.
+    #[error(transparent)]
+    Overtaken(#[from] Overtaken),
+    /// The request is wrong and will stay so.
+    #[error(transparent)]
+    Request(crate::Error),
+    /// The storage failed. Whether it was written is unknown if the connection broke.
+    #[error("{0}")]
+    Store(E),
+}
+
+impl<E> Error<E> {
+    /// Both tokens, if the write came too late.
+    #[must_use]
+    pub fn stale(&self) -> Option<&Stale> {
+        match self {
+            Self::Stale(stale) => Some(stale),
+            _ => None,
+        }
+    }
+}
+
+/// What a fence has let through and refused. Clones share their counters.
+#[derive(Clone, Default)]
+pub struct Tally(Arc<Counters>);
+
+#[derive(Default)]
+struct Counters {
+    accepted: Count,
+    stale: Count,
+    overtaken: Count,
+}
+
+/// What a fence has done so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Writes that were let through.
+    pub accepted: u64,
+    /// Writes that came too late.
+    pub stale: u64,
+    /// Writes that lost against another one with the same lease.
+    pub overtaken: u64,
+}
+
+impl Tally {
+    /// The numbers so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let Counters { accepted, stale, overtaken } = &*self.0;
+        Stats { accepted: accepted.read(), stale: stale.read(), overtaken: overtaken.read() }
+    }
+
+    /// Compares what a write shows with the largest token that the storage has seen, this one included, and counts the answer.
+    ///
+    /// For those who run a fence's statements by themselves.
+    pub fn judge(&self, resource: &str, pass: &(impl Pass + ?Sized), seen: Token) -> Result<(), Stale> {
+        let token = pass.token();
+        if seen <= token {
+            self.accepted();
+            return Ok(());
+        }
+        self.0.stale.up();
+        pass.refused();
+        tracing::warn!(resource, %token, %seen, "a write came too late");
+        Err(Stale { resource: resource.to_owned(), token, seen })
+    }
+
+    pub(crate) fn accepted(&self) {
+        self.0.accepted.up();
+    }
+
+    pub(crate) fn overtaken(&self, resource: &str, read: i64, found: i64) -> Overtaken {
+        self.0.overtaken.up();
+        tracing::warn!(resource, read, found, "a write was overtaken");
+        Overtaken { resource: resource.to_owned(), read, found }
+    }
+}
+
+impl fmt::Debug for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.stats().fmt(f)
+    }
+}
