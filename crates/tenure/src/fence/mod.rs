@@ -16,7 +16,13 @@
 //! ([`Stats::stale`](crate::Stats::stale)). **A fence never goes down.**
 
 pub mod marks;
+#[cfg(feature = "mysql")]
+pub mod mysql;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 pub mod sql;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 
 use std::fmt;
 use std::sync::Arc;
@@ -47,6 +53,18 @@ impl Pass for Token {
 impl Pass for Guard {
     fn token(&self) -> Token {
         self.token()
+    }
+
+    fn refused(&self) {
+        self.note_stale();
+    }
+}
+
+/// Its locker counts what is refused.
+#[cfg(feature = "blocking")]
+impl Pass for crate::blocking::Guard {
+    fn token(&self) -> Token {
+        Guard::token(self)
     }
 
     fn refused(&self) {
@@ -102,7 +120,7 @@ pub enum Error<E> {
     #[error(transparent)]
     Request(crate::Error),
     /// The storage failed. Whether it was written is unknown if the connection broke.
-    #[error("{0}")]
+    #[error(transparent)]
     Store(E),
 }
 

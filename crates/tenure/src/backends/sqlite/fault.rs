@@ -32,7 +32,7 @@ pub(super) fn io_error(path: &Path, doing: &str, e: &std::io::Error) -> Error {
 }
 
 /// What an error of SQLite means.
-pub(super) fn sqlite_error(path: &Path, doing: &str, e: &rusqlite::Error) -> Error {
+pub(crate) fn sqlite_error(path: &Path, doing: &str, e: &rusqlite::Error) -> Error {
     let detail = format!("{}: {e}", path.display());
     let Some(code) = e.sqlite_error_code() else {
         // A column of another type than we write.

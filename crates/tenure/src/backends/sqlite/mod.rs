@@ -34,6 +34,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use self::fault::NAME;
+pub(crate) use self::fault::sqlite_error;
 use self::verbs::{Answer, Verbs};
 use self::watches::Watches;
 use self::worker::{Ask, Job, Worker};

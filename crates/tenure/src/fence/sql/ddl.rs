@@ -1,6 +1,6 @@
 //! The tables and columns that fences need, as each dialect defines them.
 
-use super::{Dialect, FenceTable, identifier};
+use super::{Dialect, FenceTable, column_name, table_name};
 use crate::error::Result;
 
 /// Definitions for one dialect.
@@ -13,9 +13,10 @@ impl Ddl {
     pub fn table(self, table: &FenceTable) -> String {
         let name = table.name();
         match self.0 {
-            Dialect::Postgres => {
-                format!("CREATE TABLE IF NOT EXISTS {name} (\n  resource text PRIMARY KEY,\n  token bigint NOT NULL\n);\n")
-            }
+            // An order of its own, because an index in the system's order breaks when that changes, and a mark would be overlooked.
+            Dialect::Postgres => format!(
+                "CREATE TABLE IF NOT EXISTS {name} (\n  resource text COLLATE \"C\" PRIMARY KEY,\n  token bigint NOT NULL\n);\n"
+            ),
             // Bytes, because text would take names for equal that differ in case or in spaces at their end.
             Dialect::Mysql => format!(
                 "CREATE TABLE IF NOT EXISTS {name} (\n  resource varbinary(512) PRIMARY KEY,\n  token bigint NOT NULL\n) ENGINE=InnoDB;\n"
@@ -28,7 +29,7 @@ impl Ddl {
 
     /// A column for [`Update::fenced`](super::Update::fenced) or [`Update::lease`](super::Update::lease).
     pub fn column(self, table: &str, column: &str) -> Result<String> {
-        let (table, column) = (identifier(table)?, identifier(column)?);
+        let (table, column) = (table_name(table)?, column_name(column)?);
         let kind = if self.0 == Dialect::Sqlite { "INTEGER" } else { "bigint" };
         Ok(format!("ALTER TABLE {table} ADD COLUMN {column} {kind} NOT NULL DEFAULT 0;\n"))
     }

@@ -1,6 +1,6 @@
 //! A piece of a user's SQL with `?` where its binds go.
 
-use super::{Dialect, Statement, Value};
+use super::{Binds, Dialect, Statement, Value};
 use crate::error::{Error, Result};
 
 #[derive(Debug, Clone, PartialEq)]
@@ -10,8 +10,8 @@ pub(super) struct Fragment {
 }
 
 impl Fragment {
-    pub(super) fn new<V: Into<Value>>(text: &str, binds: impl IntoIterator<Item = V>) -> Self {
-        Self { text: text.to_owned(), binds: binds.into_iter().map(Into::into).collect() }
+    pub(super) fn new(text: &str, binds: impl Binds) -> Self {
+        Self { text: text.to_owned(), binds: binds.values() }
     }
 }
 

@@ -16,7 +16,7 @@
 //! let write = sell.fenced("fence", &Token::new(7)).write(Dialect::Postgres)?;
 //! assert_eq!(
 //!     write.text,
-//!     "UPDATE stock SET units = units - $1, fence = $2 WHERE (id = $3) AND (units >= $4) AND fence <= $5",
+//!     "UPDATE stock SET units = units - $1, fence = $2 WHERE (id = $3) AND (units >= $4) AND coalesce(fence, 0) <= $5",
 //! );
 //! assert_eq!(write.binds.len(), 5);
 //! # tenure::Result::Ok(())
@@ -26,6 +26,7 @@ mod ddl;
 mod fragment;
 mod table;
 mod update;
+mod value;
 
 use std::fmt;
 use std::str::FromStr;
@@ -33,6 +34,7 @@ use std::str::FromStr;
 pub use ddl::Ddl;
 pub use table::FenceTable;
 pub use update::{Effect, Probe, Update};
+pub use value::{Binds, Value};
 
 use crate::error::{Error, Result};
 use crate::name::Token;
@@ -82,52 +84,6 @@ impl FromStr for Dialect {
     }
 }
 
-/// What takes the place of a placeholder.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub enum Value {
-    /// NULL.
-    Null,
-    /// A truth value.
-    Bool(bool),
-    /// A whole number.
-    Int(i64),
-    /// A number.
-    Float(f64),
-    /// Text.
-    Text(String),
-    /// Bytes.
-    Bytes(Vec<u8>),
-}
-
-macro_rules! values {
-    ($($from:ty => $to:ident($convert:expr);)*) => {
-        $(impl From<$from> for Value {
-            fn from(value: $from) -> Self {
-                Self::$to($convert(value))
-            }
-        })*
-    };
-}
-
-values! {
-    bool => Bool(std::convert::identity);
-    i32 => Int(i64::from);
-    u32 => Int(i64::from);
-    i64 => Int(std::convert::identity);
-    f64 => Float(std::convert::identity);
-    &str => Text(str::to_owned);
-    String => Text(std::convert::identity);
-    Vec<u8> => Bytes(std::convert::identity);
-    &[u8] => Bytes(<[u8]>::to_vec);
-}
-
-impl<T: Into<Self>> From<Option<T>> for Value {
-    fn from(value: Option<T>) -> Self {
-        value.map_or(Self::Null, Into::into)
-    }
-}
-
 /// A statement, with placeholders as its dialect writes them and one bind for each, in order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Statement {
@@ -149,15 +105,49 @@ pub(crate) fn token(number: i64) -> Token {
     Token::new(u64::try_from(number).unwrap_or(0))
 }
 
-/// Checks the name of a table or a column: it becomes part of the text.
-pub(crate) fn identifier(name: &str) -> Result<&str> {
-    let plain = |part: &str| {
-        part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-            && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '$')
-    };
-    if name.len() <= 128 && name.split('.').all(plain) {
-        return Ok(name);
+/// Checks the name of a table, which becomes part of the text.
+pub(crate) fn table_name(name: &str) -> Result<&str> {
+    match parts(name) {
+        Some(1..) => Ok(name),
+        _ => Err(refuse("table", name, ", with a schema and a dot before it or without")),
     }
-    let allowed = "letters, digits, _ and $, not a digit first, with a schema and a dot before it or without";
-    Err(Error::config(format!("the name {name:?} of a table or column"), "cannot stand in a statement", allowed))
+}
+
+/// Checks the name of a column, which becomes part of the text.
+pub(crate) fn column_name(name: &str) -> Result<&str> {
+    match parts(name) {
+        Some(1) => Ok(name),
+        _ => Err(refuse("column", name, "")),
+    }
+}
+
+fn refuse(kind: &str, name: &str, more: &str) -> Error {
+    let allowed =
+        format!("letters, digits, _ and $, not a digit first, or anything in \"…\" or `…` as the dialect quotes it{more}");
+    Error::config(format!("the {kind} {name:?}"), "cannot stand in a statement", allowed)
+}
+
+/// How many parts a name has, with dots between them. `None`: it is not a name.
+fn parts(name: &str) -> Option<usize> {
+    let mut rest = name;
+    for n in 1.. {
+        let end = match rest.chars().next()? {
+            quote @ ('"' | '`') => {
+                let inner = rest[1..].split(quote).next().filter(|inner| rest.len() > inner.len() + 1)?;
+                // In a MySQL that takes "…" for text, a backslash would let it go on behind its end.
+                let fits = !inner.is_empty() && !inner.contains(|c: char| c == '\\' || c.is_control());
+                fits.then_some(inner.len() + 2)?
+            }
+            c if c.is_ascii_alphabetic() || c == '_' => {
+                rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '$').unwrap_or(rest.len())
+            }
+            _ => return None,
+        };
+        rest = &rest[end..];
+        if rest.is_empty() {
+            return (name.len() <= 256).then_some(n);
+        }
+        rest = rest.strip_prefix('.')?;
+    }
+    None
 }

@@ -1,15 +1,17 @@
 //! The table form: a mark per resource, raised in the transaction that writes.
 
 use super::fragment::Writer;
-use super::{Dialect, Statement, identifier, number};
-use crate::error::Result;
+use super::{Dialect, Statement, number, table_name};
+use crate::error::{Error, Result};
 use crate::fence::{Stats, Tally};
 use crate::name::{Resource, Token};
 
 /// A table of marks: one row per resource, with the largest token that it has seen.
 ///
 /// The row stays locked until the transaction ends, so that of two who write under different tokens one waits for the other:
-/// nothing comes between the check and the write.
+/// nothing comes between the check and the write. Who passes several resources in one transaction takes them in one order
+/// everywhere, or the database ends one of two that wait for each other. **Rows are never deleted**: one that is gone has forgotten
+/// its mark.
 #[derive(Debug, Clone)]
 pub struct FenceTable {
     name: String,
@@ -25,7 +27,7 @@ impl Default for FenceTable {
 impl FenceTable {
     /// A table of this name, instead of `tenure_fences`.
     pub fn named(name: &str) -> Result<Self> {
-        Ok(Self { name: identifier(name)?.to_owned(), ..Self::default() })
+        Ok(Self { name: table_name(name)?.to_owned(), ..Self::default() })
     }
 
     /// Its name.
@@ -42,30 +44,37 @@ impl FenceTable {
 
     /// The statements that raise a resource's mark, to be run in order in the transaction that writes. The last one returns one row
     /// with one whole number, the largest token seen: [`judge`](Tally::judge) compares it. Roll back if that says stale.
+    ///
+    /// Run them first: under `REPEATABLE READ`, MySQL shows what was read before them as it was before they waited for others.
     pub fn raise(&self, dialect: Dialect, resource: &str, token: Token) -> Result<Vec<Statement>> {
         let resource = Resource::new(resource)?;
+        let resource = resource.as_str();
         let token = number(token)?;
         let table = &self.name;
         let mut raise = Writer::new(dialect);
-        raise.text(&format!("INSERT INTO {table} (resource, token) VALUES (")).bind(resource.as_str()).text(", ").bind(token);
         match dialect {
-            Dialect::Postgres => {
-                let update = format!("token = greatest({table}.token, excluded.token) RETURNING token");
-                raise.text(&format!(") ON CONFLICT (resource) DO UPDATE SET {update}"));
-            }
-            Dialect::Sqlite => {
-                let update = format!("token = max({table}.token, excluded.token) RETURNING token");
-                raise.text(&format!(") ON CONFLICT (resource) DO UPDATE SET {update}"));
+            Dialect::Postgres | Dialect::Sqlite => {
+                if dialect == Dialect::Postgres && resource.contains('\0') {
+                    let asked = format!("the resource {resource:?}");
+                    return Err(Error::config(asked, "has a zero byte, which PostgreSQL's text cannot", "any other characters"));
+                }
+                let largest = if dialect == Dialect::Postgres { "greatest" } else { "max" };
+                // Under a name of its own, because neither takes the name with its schema there.
+                raise.text(&format!("INSERT INTO {table} AS f (resource, token) VALUES ("));
+                raise.bind(resource).text(", ").bind(token).text(") ON CONFLICT (resource) DO UPDATE");
+                raise.text(&format!(" SET token = {largest}(f.token, excluded.token) RETURNING token"));
+                Ok(vec![raise.done()])
             }
             Dialect::Mysql => {
-                raise.text(") ON DUPLICATE KEY UPDATE token = greatest(token, VALUES(token))");
+                raise.text(&format!("INSERT INTO {table} (resource, token) VALUES (")).bind(resource).text(", ").bind(token);
+                // Not VALUES(token), which MySQL wants to drop, nor its successor, which MariaDB does not know.
+                raise.text(") ON DUPLICATE KEY UPDATE token = greatest(token, ").bind(token).text(")");
                 // Locking, because a plain read may come from a snapshot that is older than the mark.
                 let mut read = Writer::new(dialect);
-                read.text(&format!("SELECT token FROM {table} WHERE resource = ")).bind(resource.as_str()).text(" FOR UPDATE");
-                return Ok(vec![raise.done(), read.done()]);
+                read.text(&format!("SELECT token FROM {table} WHERE resource = ")).bind(resource).text(" FOR UPDATE");
+                Ok(vec![raise.done(), read.done()])
             }
         }
-        Ok(vec![raise.done()])
     }
 
     /// Counts, and says whether a write may go on. See [`raise`](Self::raise).

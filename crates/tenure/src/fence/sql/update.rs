@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::fragment::{Fragment, Writer};
-use super::{Dialect, Statement, Value, identifier, number, token};
+use super::{Binds, Dialect, Statement, column_name, number, table_name, token};
 use crate::error::{Error, Result};
 use crate::fence::{self, Pass, Tally};
 
@@ -41,8 +41,6 @@ pub struct Probe {
     pub fence: i64,
     /// The second column: the lease, or 0 if the update has none.
     pub lease: i64,
-    /// The third column: 1 if the condition is met or there is none, else 0.
-    pub met: i64,
 }
 
 impl<'a> Update<'a> {
@@ -53,19 +51,19 @@ impl<'a> Update<'a> {
     }
 
     /// What is set: `column = expression`, once or several times.
-    pub fn set<V: Into<Value>>(mut self, text: &str, binds: impl IntoIterator<Item = V>) -> Self {
+    pub fn set(mut self, text: &str, binds: impl Binds) -> Self {
         self.set.push(Fragment::new(text, binds));
         self
     }
 
     /// Which row: a condition that only one can meet.
-    pub fn key<V: Into<Value>>(mut self, text: &str, binds: impl IntoIterator<Item = V>) -> Self {
+    pub fn key(mut self, text: &str, binds: impl Binds) -> Self {
         self.key = Some(Fragment::new(text, binds));
         self
     }
 
     /// A condition of the business, such as that enough is left. That it is not met is a value, not an error.
-    pub fn only_if<V: Into<Value>>(mut self, text: &str, binds: impl IntoIterator<Item = V>) -> Self {
+    pub fn only_if(mut self, text: &str, binds: impl Binds) -> Self {
         self.only_if = Some(Fragment::new(text, binds));
         self
     }
@@ -77,6 +75,8 @@ impl<'a> Update<'a> {
     }
 
     /// Refuses the write if this column is not what was read any more, and raises it by one otherwise.
+    ///
+    /// Read the lease before what the write is made from, or in the same statement.
     pub fn lease(mut self, column: &str, read: i64) -> Self {
         self.lease = Some((column.to_owned(), read));
         self
@@ -88,58 +88,66 @@ impl<'a> Update<'a> {
         self
     }
 
-    /// The statement. It affects one row if it wrote; otherwise [`probe`](Self::probe) finds out why not.
+    /// The statement. It meets one row if it wrote; otherwise [`probe`](Self::probe) finds out why not.
     pub fn write(&self, dialect: Dialect) -> Result<Statement> {
         let mut writer = Writer::new(dialect);
-        writer.text("UPDATE ").text(identifier(&self.table)?).text(" SET ");
+        writer.text("UPDATE ").text(table_name(&self.table)?).text(" SET ");
         for (i, set) in self.set.iter().enumerate() {
             writer.text(if i == 0 { "" } else { ", " }).fragment(set)?;
         }
         let mut first = self.set.is_empty();
         let mut comma = || if std::mem::take(&mut first) { "" } else { ", " };
         if let Some((column, pass)) = &self.fence {
-            writer.text(comma()).text(identifier(column)?).text(" = ").bind(number(pass.token())?);
+            writer.text(comma()).text(column_name(column)?).text(" = ").bind(number(pass.token())?);
         }
         if let Some((column, read)) = &self.lease {
             let next = read.checked_add(1).ok_or_else(|| Error::config(format!("the lease {read}"), "is the last", "less"))?;
-            writer.text(comma()).text(identifier(column)?).text(" = ").bind(next);
+            writer.text(comma()).text(column_name(column)?).text(" = ").bind(next);
         }
         writer.text(" WHERE (").fragment(self.row()?)?.text(")");
         if let Some(condition) = &self.only_if {
             writer.text(" AND (").fragment(condition)?.text(")");
         }
         if let Some((column, pass)) = &self.fence {
-            writer.text(" AND ").text(column).text(" <= ").bind(number(pass.token())?);
+            writer.text(&format!(" AND {} <= ", number_in(column))).bind(number(pass.token())?);
         }
         if let Some((column, read)) = &self.lease {
-            writer.text(" AND ").text(column).text(" = ").bind(*read);
+            writer.text(&format!(" AND {} = ", number_in(column))).bind(*read);
         }
         Ok(writer.done())
     }
 
-    /// Reads one row of three whole numbers, a [`Probe`]: what stands in the way. To be run when the write affected nothing.
+    /// Reads one row of two whole numbers, a [`Probe`]: what stands in the way. To be run when the write met no row.
     pub fn probe(&self, dialect: Dialect) -> Result<Statement> {
         let mut writer = Writer::new(dialect);
-        let column = |column: Option<&String>| column.map_or(Ok("0"), |name| identifier(name)).map(str::to_owned);
-        let (fence, lease) = (column(self.fence.as_ref().map(|f| &f.0))?, column(self.lease.as_ref().map(|l| &l.0))?);
-        let big = if dialect == Dialect::Mysql { "SIGNED" } else { "BIGINT" };
-        writer.text(&format!("SELECT CAST({fence} AS {big}), CAST({lease} AS {big}), CAST("));
-        match &self.only_if {
-            Some(condition) => writer.text("CASE WHEN (").fragment(condition)?.text(") THEN 1 ELSE 0 END"),
-            None => writer.text("1"),
-        };
-        writer.text(&format!(" AS {big}) FROM ")).text(identifier(&self.table)?);
+        let fence = self.fence.as_ref().map(|(column, _)| column_name(column)).transpose()?;
+        let lease = self.lease.as_ref().map(|(column, _)| column_name(column)).transpose()?;
+        let column = |name: Option<&str>| whole(dialect, &name.map_or_else(|| "0".to_owned(), number_in));
+        writer.text("SELECT ").text(&column(fence)).text(", ").text(&column(lease));
+        writer.text(" FROM ").text(table_name(&self.table)?).text(" WHERE (").fragment(self.row()?)?.text(")");
+        if dialect == Dialect::Mysql {
+            // A plain read may come from a snapshot in which nothing stands in the way yet.
+            writer.text(" LOCK IN SHARE MODE");
+        }
+        Ok(writer.done())
+    }
+
+    /// Reads one whole number, the row's lease, for [`lease`](Self::lease). No row: there is none to write to.
+    pub fn read_lease(&self, dialect: Dialect, column: &str) -> Result<Statement> {
+        let mut writer = Writer::new(dialect);
+        let column = whole(dialect, &number_in(column_name(column)?));
+        writer.text(&format!("SELECT {column} FROM ")).text(table_name(&self.table)?);
         writer.text(" WHERE (").fragment(self.row()?)?.text(")");
         Ok(writer.done())
     }
 
-    /// What an update that affected so many rows has done, given what the probe found if it was none.
+    /// What an update has done that met so many rows, given what the probe found if it was none.
     ///
-    /// A server that counts only rows that *changed* (MySQL without `CLIENT_FOUND_ROWS`) says none also if the same holder repeats
-    /// itself: then the fence is its own, and the write counts as done.
-    pub fn judge<E>(&self, affected: u64, probe: Option<Probe>) -> Result<Effect, fence::Error<E>> {
+    /// Rows that are *met* count, also those that are what they should be already. MySQL counts only those that changed, unless its
+    /// client wants them found (`CLIENT_FOUND_ROWS`).
+    pub fn judge<E>(&self, met: u64, probe: Option<Probe>) -> Result<Effect, fence::Error<E>> {
         let Self { table, tally, .. } = self;
-        match affected {
+        match met {
             0 => {}
             1 => {
                 tally.accepted();
@@ -150,21 +158,17 @@ impl<'a> Update<'a> {
                 return Err(fence::Error::Request(Error::config(asked, problem, "a key that one row meets; roll this back")));
             }
         }
-        let Some(Probe { fence, lease, met }) = probe else { return Ok(Effect::NoSuchRow) };
-        let mut mine = false;
-        if let Some((_, pass)) = &self.fence {
-            if token(fence) > pass.token() {
-                tally.judge(table, *pass, token(fence))?;
-            }
-            mine = token(fence) == pass.token();
+        let Some(Probe { fence, lease }) = probe else { return Ok(Effect::NoSuchRow) };
+        if let Some((_, pass)) = self.fence
+            && token(fence) > pass.token()
+        {
+            tally.judge(table, pass, token(fence))?;
         }
-        match &self.lease {
-            Some((_, read)) if lease != *read => Err(tally.overtaken(table, *read, lease).into()),
-            None if mine && met != 0 => {
-                tally.accepted();
-                Ok(Effect::Written)
-            }
-            _ => Ok(Effect::Unmet),
+        match (&self.lease, &self.only_if) {
+            (Some((_, read)), _) if lease != *read => Err(tally.overtaken(table, *read, lease).into()),
+            (_, Some(_)) => Ok(Effect::Unmet),
+            // It has come only since.
+            (_, None) => Ok(Effect::NoSuchRow),
         }
     }
 
@@ -172,6 +176,16 @@ impl<'a> Update<'a> {
         let asked = format!("an update of {}", self.table);
         self.key.as_ref().ok_or_else(|| Error::config(asked, "names no row", "a key, such as id = ?"))
     }
+}
+
+/// A column without a number is one that nobody has written to.
+fn number_in(column: &str) -> String {
+    format!("coalesce({column}, 0)")
+}
+
+/// As the same type in all tables, however the column is defined.
+fn whole(dialect: Dialect, number: &str) -> String {
+    format!("CAST({number} AS {})", if dialect == Dialect::Mysql { "signed" } else { "bigint" })
 }
 
 impl fmt::Debug for Update<'_> {
