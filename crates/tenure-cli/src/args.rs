@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use tenure::Resource;
@@ -70,6 +71,31 @@ Examples:
   tenure elect --value 10.0.0.7:8080 --lease 10s scheduler -- ./scheduler
   tenure who scheduler";
 
+const LAB_NOTES: &str = "\
+Each story is one failure. It is played in the naive way (what one is warned of), in the usual way (what common libraries \
+do) and with Tenure, each on Redis servers, a shop in SQLite and processes of its own, which are really killed and stopped. \
+Each takes a few seconds; the servers are gone afterwards. What is said of each way is checked.
+
+Columns:
+  SOLD      units sold, of those that there were
+  OVERSOLD  units sold and not there: sold less stock, or 0
+  STALE     stale writes accepted: writes that the shop took from somebody whose grant was older than that of somebody
+            else who had been granted the lock before that write
+  WAITED    how long all together waited for the lock
+  REQUESTS  commands that clients sent to the servers, as the servers saw them; neither greetings nor what scripts did inside
+
+Exit status:
+  0   all is as claimed: with Tenure, no unit was sold twice, and no stale write got through
+  1   something is not as claimed, or a story could not be played
+  2   wrong usage
+  69  there is no redis-server
+
+Examples:
+  tenure lab ls
+  tenure lab
+  tenure lab F1 f13
+  tenure lab --html failures.html";
+
 /// Run a program under a distributed lock; see, list and break locks.
 #[derive(Parser)]
 #[command(name = "tenure", version, max_term_width = 100, arg_required_else_help = true)]
@@ -114,6 +140,11 @@ pub(crate) enum Command {
         #[arg(value_name = "N")]
         permits: u32,
     },
+    /// Play the failures of distributed locks on real servers, and see what stops them.
+    ///
+    /// Needs redis-server, and starts it by itself; no store is used, and none is harmed.
+    #[command(after_help = "See --help for what the columns mean.", after_long_help = LAB_NOTES)]
+    Lab(LabArgs),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
@@ -246,6 +277,43 @@ pub(crate) struct LsArgs {
     /// Print one JSON document.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct LabArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<LabCommand>,
+
+    /// The stories to play [default: all].
+    #[arg(value_name = "ID", value_parser = story(), ignore_case = true)]
+    pub(crate) ids: Vec<String>,
+
+    /// Print one JSON document.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Write a page with pictures of who believed what, and when.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+
+    /// The server program.
+    #[arg(long, value_name = "PROGRAM", default_value = "redis-server")]
+    pub(crate) server: OsString,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum LabCommand {
+    /// List the stories.
+    Ls {
+        /// Print one JSON document.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+fn story() -> PossibleValuesParser {
+    PossibleValuesParser::new(crate::cmd::lab::titles().map(|(id, title)| PossibleValue::new(id).help(title)))
 }
 
 fn name(text: &str) -> tenure::Result<Resource> {

@@ -17,7 +17,8 @@ use exit::Failure;
 use plan::{Plan, Store, Work};
 
 fn main() -> ExitCode {
-    if let Some(end) = cmd::run::second_life(std::env::args_os()) {
+    let again = cmd::run::second_life(std::env::args_os()).or_else(|| cmd::lab::second_life(std::env::args_os()));
+    if let Some(end) = again {
         return end.report();
     }
     let plan = Plan::new(Cli::parse()).unwrap_or_else(|e| e.exit());
@@ -31,6 +32,8 @@ fn carry_out(plan: Plan) -> Result<u8, Failure> {
     match plan {
         Plan::Completions(shell) => cmd::docs::completions(shell),
         Plan::Man(dir) => cmd::docs::man(dir.as_deref()),
+        Plan::Lab(lab) => cmd::lab::run(&lab),
+        Plan::LabLs { json } => cmd::lab::ls(json),
         Plan::Store(store, work) => {
             // The program is started from this thread: it must live as long as the process does.
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -51,6 +51,21 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
     shown
 }
 
+/// Draws a line on the terminal of stderr, over the one that is there.
+pub(crate) fn draw_over(text: &str) {
+    let mut stderr = std::io::stderr();
+    // Serial lines and fresh pseudo-terminals do not know their size.
+    let columns = rustix::termios::tcgetwinsize(&stderr).ok().map(|size| usize::from(size.ws_col)).filter(|n| *n > 0);
+    // A line that is as wide as the terminal would break and not be drawn over.
+    let text = cut(text, columns.unwrap_or(100).saturating_sub(1));
+    drop(write!(stderr, "\r{text}\x1b[K"));
+}
+
+/// Erases the line that was drawn over.
+pub(crate) fn erase_line() {
+    drop(write!(std::io::stderr(), "\r\x1b[K"));
+}
+
 /// Columns aligned by what the eye sees; the last one is as long as it is.
 pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
     let mut widths = head.map(str::width);

@@ -10,7 +10,8 @@ use clap::error::ErrorKind;
 use clap_complete::Shell;
 use tenure::Resource;
 
-use crate::args::{Cli, Command, ElectArgs, KindArgs, RunArgs};
+use crate::args::{Cli, Command, ElectArgs, KindArgs, LabArgs, LabCommand, RunArgs};
+use crate::cmd::lab::Lab;
 
 /// The store when none is named: all processes of one user on one machine share it.
 const DEFAULT_URL: &str = "sqlite:";
@@ -22,6 +23,11 @@ pub(crate) enum Plan {
     /// On nothing.
     Completions(Shell),
     Man(Option<PathBuf>),
+    /// On servers of its own.
+    Lab(Lab),
+    LabLs {
+        json: bool,
+    },
 }
 
 /// Where the locks are. It may hold a password: it has no `Debug` and is never printed.
@@ -102,6 +108,8 @@ impl Plan {
             Command::Ls(args) => Work::Ls { prefix: args.prefix, json: args.json },
             Command::Break(args) => Work::Break { name: args.name, json: args.json },
             Command::Resize { one, permits } => Work::Resize { name: one.name, permits, json: one.json },
+            Command::Lab(LabArgs { command: Some(LabCommand::Ls { json }), .. }) => return Ok(Self::LabLs { json }),
+            Command::Lab(LabArgs { ids, json, html, server, .. }) => return Ok(Self::Lab(Lab { ids, json, html, server })),
             Command::Completions { shell } => return Ok(Self::Completions(shell)),
             Command::Man { dir } => return Ok(Self::Man(dir)),
         };

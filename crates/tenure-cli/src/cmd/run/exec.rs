@@ -19,7 +19,7 @@ pub(super) const MARK: &str = "__exec";
 /// Starts `program` tied to this process.
 ///
 /// The tie is to the calling *thread*: it must live as long as the process.
-pub(super) fn command(program: &OsStr, args: &[OsString]) -> io::Result<Command> {
+pub(in crate::cmd) fn command(program: &OsStr, args: &[OsString]) -> io::Result<Command> {
     if !cfg!(target_os = "linux") {
         let mut direct = Command::new(program);
         direct.args(args);

@@ -1,7 +1,7 @@
 //! `tenure run`: a program that lives no longer than its lock; and `tenure elect`, which starts it again.
 
 mod child;
-mod exec;
+pub(super) mod exec;
 mod guardian;
 mod lock;
 mod signals;
@@ -13,7 +13,7 @@ mod warden;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -45,11 +45,15 @@ pub(crate) fn second_life(mut words: impl Iterator<Item = OsString>) -> Option<F
 
 /// Starts tenure again under a hidden name.
 fn again(mark: &str) -> std::io::Result<Command> {
-    // On Linux still right when the file was replaced by an update meanwhile.
-    let own = if cfg!(target_os = "linux") { "/proc/self/exe".into() } else { std::env::current_exe()? };
-    let mut command = Command::new(own);
+    let mut command = Command::new(own_program()?);
     command.arg0("tenure").arg(mark);
     Ok(command)
+}
+
+/// This program, as it is to be started again.
+pub(super) fn own_program() -> std::io::Result<PathBuf> {
+    // On Linux still right when the file was replaced by an update meanwhile.
+    if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
 }
 
 pub(crate) async fn run(store: &Store, job: &Job) -> Result<u8, Failure> {

@@ -1,6 +1,6 @@
 //! Waiting for the lock, and the line that tells a person at a terminal what is being waited for.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use tenure::Guard;
@@ -42,7 +42,7 @@ async fn narrate(lock: &Lock, job: &Job) -> std::convert::Infallible {
             // A store that does not answer is the acquisition's business.
             if let Ok(state) = lock.inspect().await {
                 let waited = Duration::from_secs(since.elapsed().as_secs());
-                Line::draw(&told::waiting(&state, Some(waited), lock.place(&state)));
+                output::draw_over(&told::waiting(&state, Some(waited), lock.place(&state)));
             }
             tokio::time::sleep(BETWEEN_LINES).await;
         }
@@ -60,22 +60,11 @@ pub(super) async fn refusal(lock: &Lock, job: &Job) -> String {
     told::refusal(lock.inspect().await.ok().as_ref(), job)
 }
 
-/// A line on the terminal that is drawn over and over, and erased at the end.
+/// Erases the line on the terminal that is drawn over and over, at the end.
 struct Line;
-
-impl Line {
-    fn draw(text: &str) {
-        let mut stderr = std::io::stderr();
-        // Serial lines and fresh pseudo-terminals do not know their size.
-        let columns = rustix::termios::tcgetwinsize(&stderr).ok().map(|size| usize::from(size.ws_col)).filter(|n| *n > 0);
-        // A line that is as wide as the terminal would break and not be drawn over.
-        let text = output::cut(text, columns.unwrap_or(100).saturating_sub(1));
-        drop(write!(stderr, "\r{text}\x1b[K"));
-    }
-}
 
 impl Drop for Line {
     fn drop(&mut self) {
-        drop(write!(std::io::stderr(), "\r\x1b[K"));
+        output::erase_line();
     }
 }

@@ -1,0 +1,231 @@
+//! The life of an actor: a process that does what it is told, line by line, and ends with the lab.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ffi::OsString;
+use std::io::{BufRead, Write};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use redis::Connection;
+use rustix::process::{Resource, Rlimit, setrlimit};
+use tenure::{Guard, Locker};
+use tokio::runtime::Runtime;
+
+use super::shop::{Shop, Write as Written};
+use super::upset::{Played, Upset};
+use super::usual::{self, Usual};
+use super::words::{Answer, Lock, TenureLock, Word};
+use crate::exit::{self, Failure};
+
+/// The hidden name under which tenure starts itself as an actor.
+pub(crate) const MARK: &str = "__lab";
+
+/// The lock that only one process knows of.
+static LOCAL: Mutex<()> = Mutex::new(());
+
+/// Plays until the lab ends it. The words after [`MARK`] are a name and the place of the shop.
+pub(crate) fn play(mut args: impl Iterator<Item = OsString>) -> Option<Failure> {
+    let (name, shop) = (args.next()?, args.next()?);
+    // An actor that dies of what it shows leaves no file behind.
+    let _as_it_was = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+    let played = Player::new(&name.to_string_lossy(), Path::new(&shop)).map(|mut player| {
+        for word in words() {
+            let answer = player.act(word).unwrap_or_else(|upset| Answer::Failed(upset.to_string()));
+            say(&answer);
+        }
+    });
+    Some(played.map_or_else(|upset| Failure::new(exit::FAILED, upset.to_string()), |()| Failure::silent(0)))
+}
+
+/// What the lab says. Read in a thread of its own, so that an actor that is busy notices the end too.
+fn words() -> Receiver<Word> {
+    let (heard, words) = channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            let Ok(word) = serde_json::from_str(&line) else { break };
+            if heard.send(word).is_err() {
+                break;
+            }
+        }
+        std::process::exit(0);
+    });
+    words
+}
+
+fn say(answer: &Answer) {
+    let Ok(mut line) = serde_json::to_string(answer) else { return };
+    line.push('\n');
+    let mut out = std::io::stdout().lock();
+    // A lab that does not listen any more has ended.
+    if out.write_all(line.as_bytes()).and_then(|()| out.flush()).is_err() {
+        std::process::exit(0);
+    }
+}
+
+struct Player {
+    name: String,
+    shop: Shop,
+    runtime: Runtime,
+    servers: HashMap<u16, Connection>,
+    lockers: HashMap<String, Locker>,
+    owner: tenure::Owner,
+    /// What was taken, with the number of the grant.
+    held: Vec<(i64, Held)>,
+    last_grant: Option<i64>,
+    seen: Option<i64>,
+}
+
+enum Held {
+    /// By commands that the story sent.
+    ByHand,
+    Local(MutexGuard<'static, ()>),
+    Usual(u16, Usual),
+    Tenure(Guard),
+}
+
+impl Player {
+    fn new(name: &str, shop: &Path) -> Played<Self> {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        Ok(Self {
+            name: name.to_owned(),
+            shop: Shop::enter(shop)?,
+            runtime: runtime.worker_threads(1).enable_all().build()?,
+            servers: HashMap::new(),
+            lockers: HashMap::new(),
+            owner: tenure::Owner::new(),
+            held: Vec::new(),
+            last_grant: None,
+            seen: None,
+        })
+    }
+
+    fn act(&mut self, word: Word) -> Played<Answer> {
+        match word {
+            Word::Redis { port, command } => {
+                let raw = self.server(port)?;
+                match super::server::asked(&command).query::<redis::Value>(raw) {
+                    Ok(value) => Ok(Answer::Value(value.into())),
+                    Err(error) if error.code().is_some() => Ok(Answer::Value(super::words::Value::Error(error.to_string()))),
+                    Err(error) => Err(error.into()),
+                }
+            }
+            Word::Prepare(lock) => self.prepare(&lock),
+            Word::Take { lock, wait } => self.take(&lock, wait),
+            Word::GiveBack => self.give_back(),
+            Word::Granted => self.granted(Held::ByHand, None),
+            Word::IsHeld => Ok(Answer::Is(match self.held.last() {
+                Some((_, Held::Tenure(guard))) => guard.is_valid(),
+                // The others have no way to know.
+                other => other.is_some(),
+            })),
+            Word::Look => {
+                let units = self.shop.look()?;
+                self.seen = Some(units);
+                Ok(Answer::Units(units))
+            }
+            Word::Sell => self.sell(),
+        }
+    }
+
+    fn prepare(&mut self, lock: &Lock) -> Played<Answer> {
+        let known_as = match lock {
+            Lock::Local => None,
+            Lock::Usual(lock) => {
+                self.server(lock.port)?;
+                None
+            }
+            Lock::Tenure(lock) => Some(self.locker(lock)?.client_id().to_string()),
+        };
+        Ok(Answer::Ready { known_as })
+    }
+
+    fn take(&mut self, lock: &Lock, wait: Option<Duration>) -> Played<Answer> {
+        match lock {
+            Lock::Local => match LOCAL.try_lock() {
+                Ok(guard) => self.granted(Held::Local(guard), None),
+                Err(_) => Ok(Answer::Busy),
+            },
+            Lock::Usual(lock) => {
+                let who = self.name.clone();
+                match Usual::take(self.server(lock.port)?, &who, lock, wait)? {
+                    Some(usual) => self.granted(Held::Usual(lock.port, usual), None),
+                    None => Ok(Answer::Busy),
+                }
+            }
+            Lock::Tenure(lock) => {
+                let mutex = self.locker(lock)?.mutex(&lock.name).owner(&self.owner);
+                let mutex = if lock.fixed { mutex.lease_fixed(lock.lease) } else { mutex.lease(lock.lease) };
+                let taken = match wait {
+                    Some(wait) => self.runtime.block_on(mutex.lock_within(wait))?,
+                    None => self.runtime.block_on(mutex.try_lock())?,
+                };
+                let Some(guard) = taken else { return Ok(Answer::Busy) };
+                let watcher = guard.watcher();
+                self.runtime.spawn(async move {
+                    if let Some(lost) = watcher.ended().await {
+                        say(&Answer::Lost(lost.reason.to_string()));
+                    }
+                });
+                let token = guard.token().get();
+                self.granted(Held::Tenure(guard), Some(token))
+            }
+        }
+    }
+
+    fn granted(&mut self, held: Held, token: Option<u64>) -> Played<Answer> {
+        let n = self.shop.granted(&self.name, token)?;
+        self.held.push((n, held));
+        self.last_grant = Some(n);
+        Ok(Answer::Granted { token })
+    }
+
+    /// Says whether it was still held.
+    fn give_back(&mut self) -> Played<Answer> {
+        let (_, held) = self.held.pop().ok_or_else(|| Upset::new(format!("{} has nothing to give back", self.name)))?;
+        Ok(Answer::Is(match held {
+            Held::ByHand => true,
+            Held::Local(guard) => {
+                drop(guard);
+                true
+            }
+            Held::Usual(port, usual) => usual.give_back(self.server(port)?)?,
+            Held::Tenure(guard) => match self.runtime.block_on(guard.release()) {
+                Err(tenure::Error::Lost(_)) => false,
+                done => done.map(|()| true)?,
+            },
+        }))
+    }
+
+    fn sell(&mut self) -> Played<Answer> {
+        let seen = self.seen.ok_or_else(|| Upset::new(format!("{} has not looked what there is", self.name)))?;
+        let (under, token) = match self.held.last() {
+            Some((n, Held::Tenure(guard))) => (Some(*n), Some(guard.token().get())),
+            Some((n, _)) => (Some(*n), None),
+            None => (self.last_grant, None),
+        };
+        Ok(match self.shop.sell(&self.name, seen - 1, under, token)? {
+            Written::Accepted { stale } => Answer::Sold { stale },
+            Written::Refused => Answer::Refused,
+        })
+    }
+
+    fn server(&mut self, port: u16) -> Played<&mut Connection> {
+        Ok(match self.servers.entry(port) {
+            Entry::Occupied(connected) => connected.into_mut(),
+            Entry::Vacant(place) => place.insert(usual::connect(port)?),
+        })
+    }
+
+    fn locker(&mut self, lock: &TenureLock) -> Played<Locker> {
+        if let Some(locker) = self.lockers.get(&lock.url) {
+            return Ok(locker.clone());
+        }
+        let connect = Locker::builder().lease(lock.lease).about(&*self.name).connect(&lock.url);
+        let locker = self.runtime.block_on(connect)?;
+        self.lockers.insert(lock.url.clone(), locker.clone());
+        Ok(locker)
+    }
+}

@@ -1,0 +1,217 @@
+//! A Redis server of its own: on a free loopback port, in a directory of its own, gone when it is dropped.
+
+use std::ffi::{OsStr, OsString};
+use std::hash::{BuildHasher, RandomState};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::ear::Ear;
+use super::upset::{Played, Upset};
+use crate::cmd::run::exec;
+
+/// How long a server may take to start.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// How a server is started, apart from its port and directory.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Setup {
+    args: Vec<String>,
+    environment: Vec<(OsString, OsString)>,
+}
+
+impl Setup {
+    /// Options such as `--appendonly yes`, word by word.
+    pub(crate) fn args(mut self, args: &[&str]) -> Self {
+        self.args.extend(args.iter().map(ToString::to_string));
+        self
+    }
+
+    /// Copies all that another server has.
+    pub(crate) fn replica_of(self, master: &Server) -> Self {
+        let port = master.port().to_string();
+        // With a diskless sync, a replica that calls its link up may still be without the stream for a second.
+        self.args(&["--replicaof", "127.0.0.1", &port, "--repl-diskless-sync", "no"])
+    }
+
+    /// A variable of the environment, such as a library to preload.
+    pub(crate) fn environment(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Server {
+    program: OsString,
+    setup: Setup,
+    dir: PathBuf,
+    port: u16,
+    child: Mutex<Child>,
+    ear: Ear,
+}
+
+impl Server {
+    /// Starts a server in a new directory. To be called from the main thread: the server ends with the calling one.
+    pub(crate) fn start(program: &OsStr, dir: &Path, setup: Setup) -> Played<Self> {
+        std::fs::create_dir_all(dir)?;
+        let program = program.to_owned();
+        // A port that is free now may be taken in the next moment.
+        for _ in 0..10 {
+            let port = free_port();
+            let child = Mutex::new(spawn(&program, &setup, dir, port)?);
+            let server =
+                Self { program: program.clone(), setup: setup.clone(), dir: dir.to_owned(), port, child, ear: Ear::default() };
+            if server.is_up()? {
+                server.ear.listen(&server.socket())?;
+                return Ok(server);
+            }
+        }
+        let log = std::fs::read_to_string(dir.join("log")).unwrap_or_default();
+        Err(Upset::new(format!("{} does not start: {}", program.display(), log.lines().last().unwrap_or("it says nothing"))))
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// For Tenure, with options such as `lease=1s`.
+    pub(crate) fn url(&self, options: &str) -> String {
+        let mark = if options.is_empty() { "" } else { "?" };
+        format!("redis://127.0.0.1:{}{mark}{options}", self.port)
+    }
+
+    /// The lab's own way in, which is not counted.
+    pub(crate) fn lab(&self) -> Played<redis::Connection> {
+        let client = redis::Client::open(format!("redis+unix://{}", self.socket().display()))?;
+        let raw = client.get_connection_with_timeout(LIMIT)?;
+        raw.set_read_timeout(Some(LIMIT))?;
+        Ok(raw)
+    }
+
+    /// Asks one thing through [`lab`](Self::lab).
+    pub(crate) fn ask<T: redis::FromRedisValue>(&self, command: &[&str]) -> Played<T> {
+        Ok(asked(command).query(&mut self.lab()?)?)
+    }
+
+    /// How many requests clients have sent so far, over all of its lives.
+    pub(crate) fn requests(&self) -> Played<u64> {
+        static WORDS: AtomicU64 = AtomicU64::new(0);
+        let word = format!("word {}", WORDS.fetch_add(1, Ordering::Relaxed));
+        // Whoever is dead or stands still hears nothing new.
+        if self.answers() && self.ask::<String>(&["ECHO", &word]).is_ok() {
+            self.ear.until(&word)?;
+        }
+        Ok(self.ear.requests())
+    }
+
+    /// SIGKILL: it loses what it has not written down.
+    pub(crate) fn kill(&self) -> Played<()> {
+        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        child.kill()?;
+        child.wait()?;
+        Ok(())
+    }
+
+    /// Starts it again after [`kill`](Self::kill), on the same port and with what it has written down.
+    pub(crate) fn restart(&self) -> Played<()> {
+        let give_up = Instant::now() + LIMIT;
+        while Instant::now() < give_up {
+            *self.child.lock().unwrap_or_else(PoisonError::into_inner) = spawn(&self.program, &self.setup, &self.dir, self.port)?;
+            if self.is_up()? {
+                return self.ear.listen(&self.socket());
+            }
+        }
+        Err(Upset::new(format!("{} does not start again", self.program.display())))
+    }
+
+    /// It stands still: it neither answers nor ends connections.
+    pub(crate) fn stop(&self) -> Played<()> {
+        super::process::stop(self.pid())
+    }
+
+    pub(crate) fn go_on(&self) -> Played<()> {
+        super::process::signal(self.pid(), Signal::CONT)
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner).id()
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.join("socket")
+    }
+
+    fn answers(&self) -> bool {
+        let limit = Duration::from_millis(500);
+        let client = redis::Client::open(format!("redis+unix://{}", self.socket().display()));
+        let answer = client.and_then(|client| {
+            let mut raw = client.get_connection_with_timeout(limit)?;
+            raw.set_read_timeout(Some(limit))?;
+            redis::cmd("PING").query::<String>(&mut raw)
+        });
+        answer.is_ok()
+    }
+
+    /// Waits until it answers; false if it ended instead.
+    fn is_up(&self) -> Played<bool> {
+        let give_up = Instant::now() + LIMIT;
+        while Instant::now() < give_up {
+            if self.child.lock().unwrap_or_else(PoisonError::into_inner).try_wait()?.is_some() {
+                return Ok(false);
+            }
+            if self.answers() {
+                return Ok(true);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(false)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.kill());
+    }
+}
+
+/// A command from its words.
+pub(crate) fn asked(command: &[impl AsRef<str>]) -> redis::Cmd {
+    let mut cmd = redis::Cmd::new();
+    for word in command {
+        cmd.arg(word.as_ref());
+    }
+    cmd
+}
+
+/// Whether there is such a program.
+pub(crate) fn is_installed(program: &OsStr) -> bool {
+    Command::new(program).arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+}
+
+fn spawn(program: &OsStr, setup: &Setup, dir: &Path, port: u16) -> Played<Child> {
+    let port = port.to_string();
+    let ours = ["--port", &port, "--bind", "127.0.0.1", "--unixsocket", "socket", "--save", "", "--logfile", "log"];
+    let args: Vec<OsString> = ours.iter().map(OsString::from).chain(setup.args.iter().map(OsString::from)).collect();
+    let mut command = exec::command(program, &args)?;
+    command.current_dir(dir).envs(setup.environment.iter().cloned());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    Ok(command.spawn()?)
+}
+
+/// Never the same twice, so that a killed server finds its port free. Outgoing connections get ports from 32768 on.
+fn free_port() -> u16 {
+    static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| AtomicU64::new(RandomState::new().hash_one(()) % 10_000));
+    loop {
+        let next = NEXT.fetch_add(1, Ordering::Relaxed) % 10_000;
+        let port = 20_000 + u16::try_from(next).unwrap_or_default();
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Two services, one stock, and a lock that only one of them can see.
+
+use std::time::Duration;
+
+use crate::cmd::lab::actor::Actor;
+use crate::cmd::lab::stage::{Stage, tenure, usual};
+use crate::cmd::lab::story::{Kind, Outcome, Story, Way};
+use crate::cmd::lab::upset::Played;
+use crate::cmd::lab::words::Lock;
+
+const LEASE: Duration = Duration::from_secs(2);
+/// How long a sale takes, between the look at the stock and the write.
+const SALE: Duration = Duration::from_millis(15);
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(crate) static STORY: Story = Story {
+    id: "F1",
+    title: "two services sell the same stock under a local lock",
+    lesson: "A lock inside of a process keeps out threads of that process, and nobody else.",
+    stock: 5,
+    ways: &[
+        Way { kind: Kind::Naive, how: "a mutex in each process", play: naive },
+        Way { kind: Kind::Usual, how: "SET NX PX, released by a script", play: in_redis_as_usual },
+        Way { kind: Kind::Tenure, how: "Mutex, with the token in each write", play: with_tenure },
+    ],
+};
+
+fn naive(stage: &Stage) -> Played<Outcome> {
+    sell_out(stage, &Lock::Local)?;
+    let sales = stage.sales()?;
+    let verdict = format!("both hold their own lock and see the same units: {} sold of {}", sales.sold, sales.stock);
+    Ok(Outcome::new(verdict).claim("each unit is sold twice", sales.sold == 2 * sales.stock))
+}
+
+fn in_redis_as_usual(stage: &Stage) -> Played<Outcome> {
+    let server = stage.server()?;
+    sell_out(stage, &usual(&server, LEASE))?;
+    told(stage, "one lock for both: that is enough here; who waits asks again and again")
+}
+
+fn with_tenure(stage: &Stage) -> Played<Outcome> {
+    let server = stage.server()?;
+    sell_out(stage, &tenure(server.url(""), LEASE))?;
+    told(stage, "one lock for both; who waits is woken")
+}
+
+fn told(stage: &Stage, verdict: &str) -> Played<Outcome> {
+    let sales = stage.sales()?;
+    Ok(Outcome::new(verdict).claim("each unit is sold once", sales.sold == sales.stock && sales.stale == 0))
+}
+
+/// Two services sell until each sees that nothing is left.
+fn sell_out(stage: &Stage, lock: &Lock) -> Played<()> {
+    let [mut a, mut b] = stage.actors(["A", "B"], lock)?;
+    let mut left = true;
+    while left {
+        stage.until("A is granted the lock", || a.try_take(lock))?;
+        if b.try_take(lock)? {
+            left = sell_both(stage, &mut a, &mut b)?;
+            continue;
+        }
+        b.begin_to_take(lock, PATIENCE)?;
+        sell_one(stage, &mut a)?;
+        if !b.taken()? {
+            return Ok(());
+        }
+        left = sell_one(stage, &mut b)?;
+    }
+    Ok(())
+}
+
+/// Both are in at the same time. False if there was nothing left.
+fn sell_both(stage: &Stage, a: &mut Actor, b: &mut Actor) -> Played<bool> {
+    let left = a.look()? > 0 && b.look()? > 0;
+    stage.work(SALE);
+    for actor in [a, b] {
+        if left {
+            actor.sell()?;
+        }
+        actor.give_back()?;
+    }
+    Ok(left)
+}
+
+fn sell_one(stage: &Stage, actor: &mut Actor) -> Played<bool> {
+    let left = actor.look()? > 0;
+    if left {
+        stage.work(SALE);
+        actor.sell()?;
+    }
+    actor.give_back()?;
+    Ok(left)
+}

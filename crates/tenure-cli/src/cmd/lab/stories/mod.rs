@@ -1,0 +1,14 @@
+//! All stories. To add one: a file `fNN.rs` with a [`Story`], and a line here; its test, its place in `tenure lab ls`, in the
+//! completions and on the page come by themselves.
+//!
+//! A way is a function of a [`Stage`](super::stage::Stage): it starts servers and actors, tells the actors what to do step by
+//! step, and returns an [`Outcome`](super::story::Outcome): a line for people, and what must be so. Numbers and timeline are
+//! taken from the stage. The naive ways send their commands by hand ([`Actor::redis`](super::actor::Actor::redis)); an actor
+//! that has to do something new gets a [`Word`](super::words::Word) for it. Nothing is left to luck: what a step needs is
+//! waited for by asking ([`Stage::until`](super::stage::Stage::until)).
+
+mod f01;
+
+use super::story::Story;
+
+pub(crate) static STORIES: &[&Story] = &[&f01::STORY];

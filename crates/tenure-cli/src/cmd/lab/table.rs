@@ -1,0 +1,50 @@
+//! A story as it went, for people at a terminal.
+
+use std::time::Duration;
+
+use tenure::duration;
+
+use super::story::{Report, Row};
+use crate::output;
+
+const HEAD: [&str; 7] = ["WAY", "HOW", "SOLD", "OVERSOLD", "STALE", "WAITED", "REQUESTS"];
+
+pub(crate) fn story(report: &Report) -> String {
+    let rows: Vec<_> = report.rows.iter().map(cells).collect();
+    let mut text = format!("{}  {} ({})\n", report.id, report.title, duration::show(tenths(report.took)));
+    text.push_str(&output::table(HEAD, &rows));
+    for row in &report.rows {
+        text.push_str(&format!("  {}: {}\n", row.way.name(), row.verdict));
+        row.failures().for_each(|what| text.push_str(&format!("  {}: NOT SO: {what}\n", row.way.name())));
+    }
+    text.push_str(&format!("  {}\n", report.lesson));
+    text
+}
+
+fn cells(row: &Row) -> [String; 7] {
+    let way = row.way.name().to_owned();
+    let sold = format!("{} of {}", row.sold, row.stock);
+    let [oversold, stale, requests] = [row.oversold, row.stale_writes, row.requests].map(|n| n.to_string());
+    [way, row.how.to_owned(), sold, oversold, stale, waited(row), requests]
+}
+
+/// How long was waited, and whether it was worth it.
+pub(crate) fn waited(row: &Row) -> String {
+    let waited = duration::show(tenths(row.waited));
+    if row.gave_up > 0 { format!("{waited}, in vain") } else { waited }
+}
+
+/// Without microseconds.
+fn tenths(d: Duration) -> Duration {
+    Duration::from_millis(output::millis(d))
+}
+
+/// The last line.
+pub(crate) fn summary(reports: &[Report]) -> String {
+    let failed: Vec<_> = reports.iter().filter(|report| !report.held).map(|report| report.id).collect();
+    match (reports.len(), &*failed) {
+        (1, []) => "all that this story claims is so\n".to_owned(),
+        (n, []) => format!("all that these {n} stories claim is so\n"),
+        (_, failed) => format!("NOT SO: {}\n", failed.join(", ")),
+    }
+}

@@ -1,0 +1,131 @@
+//! What the lab and its actors say to each other, one line of JSON each.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// What an actor is told to do. Each is answered, in order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Word {
+    /// Send one command to a server, as any client would.
+    Redis { port: u16, command: Vec<String> },
+    /// Get ready to use a lock: connect, so that no story waits for that.
+    Prepare(Lock),
+    /// Get a lock. Without a wait, ask once.
+    Take { lock: Lock, wait: Option<Duration> },
+    /// Give back what was taken last.
+    GiveBack,
+    /// Note a grant that came of [`Redis`](Self::Redis) commands.
+    Granted,
+    /// Say whether what was taken last is still held, as far as one knows oneself.
+    IsHeld,
+    /// See how many units the shop has.
+    Look,
+    /// Write to the shop that there is one less than were seen, with the token of what was taken last if it has one.
+    Sell,
+}
+
+/// A lock that an actor knows how to take.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Lock {
+    /// A mutex inside of the actor's process.
+    Local,
+    /// What common libraries do: see [`Usual`](super::usual::Usual).
+    Usual(UsualLock),
+    Tenure(TenureLock),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct UsualLock {
+    pub(crate) port: u16,
+    pub(crate) key: String,
+    pub(crate) ttl: Duration,
+    /// Whether it is renewed at a third of its time.
+    pub(crate) renewed: bool,
+    /// How often one who waits asks again.
+    pub(crate) poll: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TenureLock {
+    pub(crate) url: String,
+    pub(crate) name: String,
+    pub(crate) lease: Duration,
+    /// Whether the lease is not renewed.
+    pub(crate) fixed: bool,
+}
+
+/// What an actor says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answer {
+    Done,
+    /// What a server has answered.
+    Value(Value),
+    /// Connected; the name under which a store knows this actor, if it has one.
+    Ready {
+        known_as: Option<String>,
+    },
+    Granted {
+        token: Option<u64>,
+    },
+    Busy,
+    Is(bool),
+    Units(i64),
+    Sold {
+        stale: bool,
+    },
+    Refused,
+    /// It could not be done.
+    Failed(String),
+    /// Not an answer: the lock was lost, and this is why.
+    Lost(String),
+}
+
+/// What a Redis server answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Value {
+    Nil,
+    Int(i64),
+    Text(String),
+    List(Vec<Self>),
+    Error(String),
+}
+
+impl Value {
+    /// `OK` and 1: how Redis says that it was done.
+    pub(crate) fn is_yes(&self) -> bool {
+        *self == Self::Int(1) || matches!(self, Self::Text(text) if text == "OK")
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nil => f.write_str("nil"),
+            Self::Int(n) => write!(f, "{n}"),
+            Self::Text(text) => f.write_str(text),
+            Self::List(values) => write!(f, "[{}]", values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+            Self::Error(error) => write!(f, "error: {error}"),
+        }
+    }
+}
+
+impl From<redis::Value> for Value {
+    fn from(value: redis::Value) -> Self {
+        match value {
+            redis::Value::Nil => Self::Nil,
+            redis::Value::Int(n) => Self::Int(n),
+            redis::Value::BulkString(bytes) => Self::Text(String::from_utf8_lossy(&bytes).into_owned()),
+            redis::Value::SimpleString(text) => Self::Text(text),
+            redis::Value::Okay => Self::Text("OK".to_owned()),
+            redis::Value::Array(values) => Self::List(values.into_iter().map(Self::from).collect()),
+            redis::Value::ServerError(error) => Self::Error(error.to_string()),
+            other => Self::Text(format!("{other:?}")),
+        }
+    }
+}

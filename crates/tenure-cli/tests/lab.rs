@@ -1,0 +1,116 @@
+//! The lab is a test itself: every story is played, and what it claims must be so.
+
+#[path = "../../tenure/tests/support/mod.rs"]
+mod servers;
+mod support;
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use servers::{Needs, Test};
+use support::text;
+
+fn main() {
+    let mut tests = vec![
+        Test::new("stories_are_listed", Needs::Nothing, stories_are_listed),
+        Test::new("an_unknown_story_is_wrong_usage", Needs::Nothing, an_unknown_story_is_wrong_usage),
+        Test::new("without_a_server_the_lab_says_what_to_install", Needs::Nothing, without_a_server_the_lab_says_what_to_install),
+        Test::new("a_page_is_one_document_with_a_picture_per_way", Needs::Redis, a_page_is_one_document_with_a_picture_per_way),
+        Test::new("several_stories_are_told_in_a_table", Needs::Redis, several_stories_are_told_in_a_table),
+    ];
+    let stories = ids().into_iter().map(|id| {
+        let needs = if id == "F12" { Needs::Cc } else { Needs::Redis };
+        Test::new(format!("story_{id}_is_as_it_claims"), needs, move || a_story_is_as_it_claims(&id))
+    });
+    tests.extend(stories);
+    servers::run(tests)
+}
+
+fn lab(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    command.arg("lab").args(args).stdin(Stdio::null());
+    // A named server stays.
+    if args.first() != Some(&"ls") && !args.contains(&"--server") {
+        command.args(["--server", &servers::server::program()]);
+    }
+    command.output().expect("tenure starts")
+}
+
+fn json(args: &[&str]) -> Value {
+    let output = lab(args);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"))
+}
+
+fn ids() -> Vec<String> {
+    let listed = json(&["ls", "--json"]);
+    listed.as_array().expect("a list").iter().map(|story| story["id"].as_str().expect("an id").to_owned()).collect()
+}
+
+fn a_story_is_as_it_claims(id: &str) {
+    let output = lab(&[id, "--json"]);
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    let rows = told["stories"][0]["rows"].as_array().expect("rows");
+    for row in rows {
+        let broken: Vec<_> = row["claims"].as_array().expect("claims").iter().filter(|claim| claim["held"] != true).collect();
+        assert!(broken.is_empty(), "{}: {broken:?}\n{row:#}", row["how"]);
+        assert!(!row["timeline"]["lanes"].as_array().expect("lanes").is_empty(), "{row:#}");
+        if row["way"] == "tenure" {
+            assert_eq!((&row["oversold"], &row["stale_writes"]), (&Value::from(0), &Value::from(0)), "{row:#}");
+        }
+    }
+    for way in ["naive", "usual", "tenure"] {
+        assert!(rows.iter().any(|row| row["way"] == way), "no {way} way: {told:#}");
+    }
+    assert_eq!((output.status.code(), &told["held"]), (Some(0), &Value::from(true)), "{}", text(&output.stderr));
+}
+
+fn stories_are_listed() {
+    let ids = ids();
+    let table = text(&lab(&["ls"]).stdout);
+    assert_eq!(table.lines().count(), ids.len() + 1, "{table}");
+    assert!(ids.iter().all(|id| table.contains(&format!("{id} "))), "{table}");
+}
+
+fn an_unknown_story_is_wrong_usage() {
+    let output = lab(&["F99"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(ids().iter().all(|id| said.contains(id)), "names those that there are: {said}");
+}
+
+fn without_a_server_the_lab_says_what_to_install() {
+    let output = lab(&["F1", "--server", "/nowhere/redis-server"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(69), "{said}");
+    assert!(said.contains("apt-get install redis-server"), "{said}");
+}
+
+fn a_page_is_one_document_with_a_picture_per_way() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("lab.html");
+    let output = lab(&["f1", "--json", "--html", file.to_str().expect("a path")]);
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    let page = std::fs::read_to_string(&file).expect("written");
+    let ways = told["stories"][0]["rows"].as_array().expect("rows").len();
+    assert_eq!(page.matches("<svg class=\"picture\"").count(), ways, "a picture per way");
+    assert!(page.starts_with("<!doctype html>") && page.contains("<meta name=\"viewport\""));
+    assert!(page.contains("prefers-color-scheme: dark"));
+    for outside in ["http://", "https://", "src=", "url(", "@import", "<link", "<script"] {
+        assert!(!page.contains(outside), "the page fetches something: {outside}");
+    }
+}
+
+fn several_stories_are_told_in_a_table() {
+    let ids = ids();
+    let some: Vec<String> = ids.iter().take(2).map(|id| id.to_lowercase()).collect();
+    let args: Vec<&str> = some.iter().map(String::as_str).collect();
+    let output = lab(&args);
+    let table = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{table}{}", text(&output.stderr));
+    for id in ids.iter().take(2) {
+        assert!(table.contains(&format!("{id}  ")), "{table}");
+    }
+    for column in ["SOLD", "OVERSOLD", "STALE", "WAITED", "REQUESTS"] {
+        assert!(table.contains(column), "{table}");
+    }
+}
