@@ -1,8 +1,10 @@
 //! An actor as the lab sees it: a process that is told what to do, and can be killed and stopped.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -36,6 +38,20 @@ pub(crate) struct Waits {
     pub(crate) in_vain: u64,
 }
 
+/// What an actor has said without being asked, and what it thinks by that.
+#[derive(Debug, Default)]
+struct Told {
+    /// One for each lock that it thinks it holds; only the outermost of nested ones is drawn.
+    beliefs: Mutex<Vec<Option<Open>>>,
+    lost: AtomicBool,
+}
+
+impl Told {
+    fn no_belief_is_left(&self, notes: &Notes, at: Instant) {
+        lock(&self.beliefs).drain(..).flatten().for_each(|belief| notes.end(belief, at));
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Actor {
     pub(crate) name: String,
@@ -43,7 +59,7 @@ pub(crate) struct Actor {
     child: Child,
     to: ChildStdin,
     answers: Receiver<(Instant, Answer)>,
-    beliefs: Arc<Mutex<Vec<Open>>>,
+    told: Arc<Told>,
     waiting: Option<(Instant, Option<Duration>, Open)>,
     paused: Option<Open>,
     company: Company,
@@ -61,24 +77,25 @@ impl Actor {
             return Err(Upset::new("an actor without pipes"));
         };
         let lane = company.notes.lane(name);
-        let beliefs = Arc::<Mutex<Vec<Open>>>::default();
+        let told = Arc::<Told>::default();
         let (heard, answers) = channel();
-        let listener = (company.notes.clone(), Arc::clone(&beliefs));
+        let listener = (company.notes.clone(), Arc::clone(&told));
         std::thread::spawn(move || {
-            let (notes, beliefs) = listener;
+            let (notes, told) = listener;
             for line in BufReader::new(from).lines().map_while(Result::ok) {
                 let at = Instant::now();
                 match serde_json::from_str(&line) {
                     Ok(Answer::Lost(why)) => {
                         notes.mark(lane, at, Moment::Told, format!("told that the lock is lost: {why}"));
-                        lock(&beliefs).drain(..).for_each(|belief| notes.end(belief, at));
+                        told.no_belief_is_left(&notes, at);
+                        told.lost.store(true, Ordering::Release);
                     }
                     Ok(answer) => drop(heard.send((at, answer))),
                     Err(_) => return,
                 }
             }
         });
-        Ok(Self { name: name.to_owned(), lane, child, to, answers, beliefs, waiting: None, paused: None, company })
+        Ok(Self { name: name.to_owned(), lane, child, to, answers, told, waiting: None, paused: None, company })
     }
 
     /// Tells it what to do, without waiting for the answer.
@@ -148,11 +165,16 @@ impl Actor {
     }
 
     pub(crate) fn taken(&mut self) -> Played<bool> {
+        Ok(self.taken_at()?.is_some())
+    }
+
+    /// When it was granted, if it was.
+    pub(crate) fn taken_at(&mut self) -> Played<Option<Instant>> {
         let limit = self.waiting.and_then(|(_, limit, _)| limit).unwrap_or_default() + LIMIT;
         let (at, answer) = self.answer(limit)?;
         let granted = matches!(answer, Answer::Granted { .. });
         self.end_waiting(at, granted);
-        self.granted_or_not(at, &answer)
+        Ok(self.granted_or_not(at, &answer)?.then_some(at))
     }
 
     /// Asks over and over, as the naive do. `ask` sends commands and says whether they were granted.
@@ -207,9 +229,15 @@ impl Actor {
     fn granted_or_not(&mut self, at: Instant, answer: &Answer) -> Played<bool> {
         match answer {
             Answer::Granted { token } => {
-                let text = token.map_or_else(|| "holds".to_owned(), |token| format!("holds, token {token}"));
-                let belief = self.company.notes.begin(self.lane, at, During::Believes, text);
-                lock(&self.beliefs).push(belief);
+                let notes = &self.company.notes;
+                let mut beliefs = lock(&self.told.beliefs);
+                if beliefs.is_empty() {
+                    let text = token.map_or_else(|| "holds".to_owned(), |token| format!("holds, token {token}"));
+                    beliefs.push(Some(notes.begin(self.lane, at, During::Believes, text)));
+                } else {
+                    beliefs.push(None);
+                    notes.mark(self.lane, at, Moment::Did, "enters again");
+                }
                 Ok(true)
             }
             Answer::Busy => Ok(false),
@@ -220,7 +248,7 @@ impl Actor {
     /// Gives back what it took last. False if that was not its own any more, and it could know.
     pub(crate) fn give_back(&mut self) -> Played<bool> {
         let (at, answer) = self.ask(&Word::GiveBack)?;
-        let belief = lock(&self.beliefs).pop();
+        let belief = lock(&self.told.beliefs).pop().flatten();
         if let Some(belief) = belief {
             self.company.notes.end(belief, at);
         }
@@ -234,6 +262,30 @@ impl Actor {
     pub(crate) fn is_held(&mut self) -> Played<bool> {
         match self.ask(&Word::IsHeld)? {
             (_, Answer::Is(held)) => Ok(held),
+            (_, other) => Err(self.confused(&other)),
+        }
+    }
+
+    /// How many wait for a lock of Tenure's, as far as the store says.
+    pub(crate) fn waiters(&mut self, wanted: &Lock) -> Played<u32> {
+        let Lock::Tenure(wanted) = wanted else { return Err(Upset::new("nobody can tell who waits for such a lock")) };
+        match self.ask(&Word::Waiters(wanted.clone()))? {
+            (_, Answer::Waiting(n)) => Ok(n),
+            (_, other) => Err(self.confused(&other)),
+        }
+    }
+
+    pub(crate) fn subscribe(&mut self, server: &Server, channel: &str) -> Played<()> {
+        self.ask(&Word::Subscribe { port: server.port(), channel: channel.to_owned() })?;
+        self.did(&format!("SUBSCRIBE {channel}"));
+        Ok(())
+    }
+
+    /// Waits for a message on the channel.
+    pub(crate) fn hear(&mut self, limit: Duration) -> Played<bool> {
+        self.tell(&Word::Hear { limit })?;
+        match self.answer(limit + LIMIT)? {
+            (_, Answer::Is(heard)) => Ok(heard),
             (_, other) => Err(self.confused(&other)),
         }
     }
@@ -260,12 +312,42 @@ impl Actor {
     }
 
     /// SIGKILL.
-    pub(crate) fn kill(mut self) -> Played<()> {
-        self.child.kill()?;
+    pub(crate) fn kill(mut self) -> Played<Instant> {
         let now = Instant::now();
-        self.company.notes.mark(self.lane, now, Moment::Killed, "is killed");
-        lock(&self.beliefs).drain(..).for_each(|belief| self.company.notes.end(belief, now));
-        Ok(())
+        self.child.kill()?;
+        self.child.wait()?;
+        self.is_dead(now, "is killed");
+        Ok(now)
+    }
+
+    /// Waits for its death by its own doing; `why` is for the timeline. The number of the signal that it died of.
+    pub(crate) fn dies(mut self, why: impl FnOnce() -> Played<String>) -> Played<Option<i32>> {
+        let give_up = Instant::now() + LIMIT;
+        while Instant::now() < give_up {
+            if let Some(status) = self.child.try_wait()? {
+                let why = why()?;
+                self.is_dead(Instant::now(), &why);
+                return Ok(status.signal());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Err(Upset::new(format!("{} lives on", self.name)))
+    }
+
+    fn is_dead(&mut self, now: Instant, why: &str) {
+        if let Some((since, _, span)) = self.waiting.take() {
+            self.company.notes.end(span, now);
+            let mut waits = lock(&self.company.waits);
+            waits.total += now.saturating_duration_since(since);
+            waits.in_vain += 1;
+        }
+        self.company.notes.mark(self.lane, now, Moment::Killed, why);
+        self.told.no_belief_is_left(&self.company.notes, now);
+    }
+
+    /// Whether it was told that the lock is lost.
+    pub(crate) fn was_told(&self) -> bool {
+        self.told.lost.load(Ordering::Acquire)
     }
 
     /// SIGSTOP.

@@ -14,6 +14,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use tenure::{Guard, Locker};
 use tokio::runtime::Runtime;
 
+use super::habits::{self, Listener};
 use super::shop::{Shop, Write as Written};
 use super::upset::{Played, Upset};
 use super::usual::{self, Usual};
@@ -76,6 +77,7 @@ struct Player {
     held: Vec<(i64, Held)>,
     last_grant: Option<i64>,
     seen: Option<i64>,
+    listener: Option<Listener>,
 }
 
 enum Held {
@@ -99,6 +101,7 @@ impl Player {
             held: Vec::new(),
             last_grant: None,
             seen: None,
+            listener: None,
         })
     }
 
@@ -121,6 +124,22 @@ impl Player {
                 // The others have no way to know.
                 other => other.is_some(),
             })),
+            Word::Waiters(lock) => {
+                let inspect = self.locker(&lock)?.mutex(&lock.name).inspect();
+                Ok(Answer::Waiting(self.runtime.block_on(inspect)?.waiting.unwrap_or_default()))
+            }
+            Word::Recurse { port, command, stack } => {
+                habits::recurse(port, command, stack)?;
+                self.granted(Held::ByHand, None)
+            }
+            Word::Subscribe { port, channel } => {
+                self.listener = Some(Listener::subscribe(port, channel)?);
+                Ok(Answer::Done)
+            }
+            Word::Hear { limit } => {
+                let listener = self.listener.as_mut().ok_or_else(|| Upset::new("has not subscribed"))?;
+                Ok(Answer::Is(listener.hear(limit)?))
+            }
             Word::Look => {
                 let units = self.shop.look()?;
                 self.seen = Some(units);

@@ -110,6 +110,23 @@ impl Server {
         Ok(self.ear.requests())
     }
 
+    /// The connections of clients other than the lab: their ids, and whether they are subscribed to something.
+    pub(crate) fn clients(&self) -> Played<Vec<(u64, bool)>> {
+        let list: String = self.ask(&["CLIENT", "LIST"])?;
+        let client = |line: &str| {
+            let field = |name: &str| line.split(' ').find_map(|word| word.strip_prefix(name));
+            let subscribed = field("sub=") != Some("0");
+            field("addr=").filter(|addr| addr.starts_with("127.0.0.1:"))?;
+            Some((field("id=")?.parse().ok()?, subscribed))
+        };
+        Ok(list.lines().filter_map(client).collect())
+    }
+
+    /// Ends a connection.
+    pub(crate) fn cut(&self, client: u64) -> Played<()> {
+        self.ask::<u64>(&["CLIENT", "KILL", "ID", &client.to_string()]).map(drop)
+    }
+
     /// SIGKILL: it loses what it has not written down.
     pub(crate) fn kill(&self) -> Played<()> {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);

@@ -139,7 +139,17 @@ pub(crate) fn usual(server: &Server, ttl: Duration) -> Lock {
     Lock::Usual(UsualLock { port: server.port(), key: LOCK.to_owned(), ttl, renewed: true, poll: POLL })
 }
 
+/// The usual lock for a time that is not renewed.
+pub(crate) fn usual_fixed(server: &Server, ttl: Duration) -> Lock {
+    Lock::Usual(UsualLock { port: server.port(), key: LOCK.to_owned(), ttl, renewed: false, poll: POLL })
+}
+
 /// Tenure's lock at a URL, renewed.
 pub(crate) fn tenure(url: impl Into<String>, lease: Duration) -> Lock {
     Lock::Tenure(TenureLock { url: url.into(), name: LOCK.to_owned(), lease, fixed: false })
+}
+
+/// Tenure's lock for a time that is not renewed.
+pub(crate) fn tenure_fixed(url: impl Into<String>, lease: Duration) -> Lock {
+    Lock::Tenure(TenureLock { url: url.into(), name: LOCK.to_owned(), lease, fixed: true })
 }

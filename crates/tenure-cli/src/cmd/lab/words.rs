@@ -21,6 +21,14 @@ pub(crate) enum Word {
     Granted,
     /// Say whether what was taken last is still held, as far as one knows oneself.
     IsHeld,
+    /// Say how many wait for a lock of Tenure's.
+    Waiters(TenureLock),
+    /// Send a command until it is granted, each time one call deeper, on a stack of so many bytes.
+    Recurse { port: u16, command: Vec<String>, stack: usize },
+    /// Subscribe to a channel.
+    Subscribe { port: u16, channel: String },
+    /// Wait for a message on that channel.
+    Hear { limit: Duration },
     /// See how many units the shop has.
     Look,
     /// Write to the shop that there is one less than were seen, with the token of what was taken last if it has one.
@@ -75,6 +83,7 @@ pub(crate) enum Answer {
     Busy,
     Is(bool),
     Units(i64),
+    Waiting(u32),
     Sold {
         stale: bool,
     },

@@ -8,7 +8,26 @@
 //! waited for by asking ([`Stage::until`](super::stage::Stage::until)).
 
 mod f01;
+mod f02;
+mod f03;
+mod f04;
+mod f05;
+mod f06;
+mod f07;
+mod f08;
+mod f09;
+mod late;
 
 use super::story::Story;
 
-pub(crate) static STORIES: &[&Story] = &[&f01::STORY];
+pub(crate) static STORIES: &[&Story] = &[
+    &f01::STORY,
+    &f02::STORY,
+    &f03::STORY,
+    &f04::STORY,
+    &f05::STORY,
+    &f06::STORY,
+    &f07::STORY,
+    &f08::STORY,
+    &f09::STORY,
+];

@@ -1,0 +1,76 @@
+//! Work that takes longer than the lock lasts.
+
+use std::time::Duration;
+
+use crate::cmd::lab::server::Server;
+use crate::cmd::lab::stage::{LOCK, Stage, tenure, usual};
+use crate::cmd::lab::story::{Kind, Outcome, Story, Way};
+use crate::cmd::lab::upset::Played;
+use crate::cmd::lab::words::Lock;
+
+const LEASE: Duration = Duration::from_millis(500);
+const TTL: &str = "500";
+const PATIENCE: Duration = Duration::from_secs(8);
+
+pub(crate) static STORY: Story = Story {
+    id: "F4",
+    title: "the work outlives the lock",
+    lesson: "No lease is long enough for all work: it must be renewed for as long as the holder lives.",
+    stock: 1,
+    ways: &[
+        Way { kind: Kind::Naive, how: "SET NX PX 500, and hope", play: naive },
+        Way { kind: Kind::Usual, how: "SET NX PX 500, renewed at a third", play: in_redis_as_usual },
+        Way { kind: Kind::Tenure, how: "Mutex, lease 500 ms, renewed at a third", play: with_tenure },
+    ],
+};
+
+fn naive(stage: &Stage) -> Played<Outcome> {
+    let server = stage.server()?;
+    let (mut a, mut b) = (stage.actor("A")?, stage.actor("B")?);
+    let first = a.redis(&server, &["SET", LOCK, "A", "NX", "PX", TTL])?.is_yes();
+    a.granted()?;
+    let seen = [a.look()?, {
+        stage.until_gone(&server, LOCK)?;
+        let second = b.redis(&server, &["SET", LOCK, "B", "NX", "PX", "5000"])?.is_yes();
+        b.granted()?;
+        if second { b.look()? } else { 0 }
+    }];
+    b.sell()?;
+    a.sell()?;
+    let sales = stage.sales()?;
+    Ok(Outcome::new("the lock ran out under A's work; B got in, and both sold the last unit")
+        .claim("both had the lock, one after the other, and saw the same unit", first && seen == [1, 1])
+        .claim("the last unit is sold twice", sales.oversold() == 1)
+        .claim("A's write is stale", sales.stale == 1))
+}
+
+fn in_redis_as_usual(stage: &Stage) -> Played<Outcome> {
+    let server = stage.server()?;
+    let verdict = "renewed in the background: enough, for as long as the process itself runs";
+    works_for_three_leases(stage, &server, &usual(&server, LEASE), verdict)
+}
+
+fn with_tenure(stage: &Stage) -> Played<Outcome> {
+    let server = stage.server()?;
+    let verdict = "renewed in the background; were it not, A would be told before the lease ends";
+    works_for_three_leases(stage, &server, &tenure(server.url(""), LEASE), verdict)
+}
+
+fn works_for_three_leases(stage: &Stage, server: &Server, lock: &Lock, verdict: &str) -> Played<Outcome> {
+    let [mut a, mut b] = stage.actors(["A", "B"], lock)?;
+    let locked = a.try_take(lock)?;
+    let first = a.look()?;
+    b.begin_to_take(lock, PATIENCE)?;
+    stage.work(LEASE * 3);
+    let outlived = server.ask::<bool>(&["EXISTS", LOCK])? && a.is_held()?;
+    a.sell()?;
+    a.give_back()?;
+    let granted = b.taken()?;
+    let second = b.look()?;
+    b.give_back()?;
+    let sales = stage.sales()?;
+    Ok(Outcome::new(verdict)
+        .claim("the lock outlives three leases of work", locked && outlived)
+        .claim("B gets in when A is done, and sees that nothing is left", granted && (first, second) == (1, 0))
+        .claim("the unit is sold once", (sales.sold, sales.stale) == (1, 0)))
+}

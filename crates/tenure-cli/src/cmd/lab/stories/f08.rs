@@ -1,0 +1,107 @@
+//! Waiting by asking: what it costs the one who waits, and the server.
+
+use std::time::Duration;
+
+use crate::cmd::lab::actor::Actor;
+use crate::cmd::lab::stage::{LOCK, Stage, tenure};
+use crate::cmd::lab::story::{Kind, Outcome, Story, Way};
+use crate::cmd::lab::upset::Played;
+use crate::cmd::lab::words::{Lock, UsualLock, Word};
+
+/// How long A holds the lock that B waits for.
+const HOLD: Duration = Duration::from_secs(1);
+/// Long enough that nobody renews during the story: only the waiting is counted.
+const LEASE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What a thread pool's thread may well have.
+const STACK: usize = 256 * 1024;
+
+pub(crate) static STORY: Story = Story {
+    id: "F8",
+    title: "retries overflow the stack, or hammer Redis",
+    lesson: "Who waits should sleep until there is something to ask.",
+    stock: 2,
+    ways: &[
+        Way { kind: Kind::Naive, how: "on failure call yourself again (256 KiB of stack)", play: by_recursion },
+        Way { kind: Kind::Naive, how: "ask in a busy loop", play: in_a_busy_loop },
+        Way { kind: Kind::Usual, how: "ask every 100 ms", play: every_tenth_of_a_second },
+        Way { kind: Kind::Tenure, how: "Mutex: woken by the server", play: with_tenure },
+    ],
+};
+
+fn by_recursion(stage: &Stage) -> Played<Outcome> {
+    let server = stage.server()?;
+    let (mut a, mut b) = (stage.actor("A")?, stage.actor("B")?);
+    let set = |who: &str| ["SET", LOCK, who, "NX", "PX", "30000"].map(str::to_owned);
+    let locked = a.redis(&server, &set("A").each_ref().map(|word| &**word))?.is_yes();
+    a.granted()?;
+    let before = stage.requests()?;
+    b.begin_to_wait(None);
+    b.tell(&Word::Recurse { port: server.port(), command: set("B").into(), stack: STACK })?;
+    let died = b.dies(|| Ok(format!("dies: the stack is full after {} calls", stage.requests()? - before)))?;
+    let calls = stage.requests()? - before;
+    a.look()?;
+    a.sell()?;
+    a.redis(&server, &["DEL", LOCK])?;
+    a.give_back()?;
+    let signals = [rustix::process::Signal::ABORT, rustix::process::Signal::SEGV].map(|signal| Some(signal.as_raw()));
+    Ok(Outcome::new(format!("{calls} calls deep the stack was full: the process died, and all that it did with it"))
+        .claim("B dies of it while A holds the lock", locked && signals.contains(&died))
+        .claim("only A sells", stage.sales()?.sold == 1))
+}
+
+fn in_a_busy_loop(stage: &Stage) -> Played<Outcome> {
+    let server = stage.server()?;
+    let lock = asking(server.port(), Duration::ZERO);
+    let cost = cost_of_a_wait(stage, &lock)?;
+    told(stage, format!("{cost} requests for one second of waiting")).map(|told| told.claim("it hammers the server", cost > 500))
+}
+
+fn every_tenth_of_a_second(stage: &Stage) -> Played<Outcome> {
+    let server = stage.server()?;
+    let lock = asking(server.port(), Duration::from_millis(100));
+    let cost = cost_of_a_wait(stage, &lock)?;
+    let verdict = format!("{cost} requests for one second of waiting, and up to 100 ms too late");
+    told(stage, verdict).map(|told| told.claim("it asks on and on", (5..=20).contains(&cost)))
+}
+
+fn with_tenure(stage: &Stage) -> Played<Outcome> {
+    let server = stage.server()?;
+    let cost = cost_of_a_wait(stage, &tenure(server.url(""), LEASE))?;
+    let verdict = format!("{cost} requests while it waited, however long that takes: to be seen as one who waits");
+    told(stage, verdict).map(|told| told.claim("waiting costs next to nothing", cost <= 2))
+}
+
+fn asking(port: u16, poll: Duration) -> Lock {
+    Lock::Usual(UsualLock { port, key: LOCK.to_owned(), ttl: LEASE, renewed: false, poll })
+}
+
+/// How many requests it takes to wait, from the first question to the release of the other.
+fn cost_of_a_wait(stage: &Stage, lock: &Lock) -> Played<u64> {
+    let [mut a, mut b] = stage.actors(["A", "B"], lock)?;
+    stage.until("A is granted the lock", || a.try_take(lock))?;
+    b.try_take(lock)?;
+    b.begin_to_take(lock, PATIENCE)?;
+    let asked = stage.requests()?;
+    stage.until("B has asked", || Ok(stage.requests()? > asked))?;
+    let before = stage.requests()?;
+    stage.work(HOLD);
+    let cost = stage.requests()? - before;
+    sell(&mut a)?;
+    if b.taken()? {
+        sell(&mut b)?;
+    }
+    Ok(cost)
+}
+
+fn sell(actor: &mut Actor) -> Played<()> {
+    if actor.look()? > 0 {
+        actor.sell()?;
+    }
+    actor.give_back().map(drop)
+}
+
+fn told(stage: &Stage, verdict: String) -> Played<Outcome> {
+    let sales = stage.sales()?;
+    Ok(Outcome::new(verdict).claim("both sell, one after the other", (sales.sold, sales.stale) == (2, 0)))
+}
