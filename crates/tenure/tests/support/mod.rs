@@ -6,10 +6,13 @@ pub(crate) mod bare;
 pub(crate) mod cable;
 pub(crate) mod clock;
 pub(crate) mod cluster;
+pub(crate) mod database;
 pub(crate) mod fenced;
 pub(crate) mod locker;
+pub(crate) mod mariadb;
 pub(crate) mod peer;
 pub(crate) mod player;
+pub(crate) mod postgres;
 pub(crate) mod quorum;
 pub(crate) mod sentinel;
 pub(crate) mod server;
@@ -72,6 +75,8 @@ pub(crate) fn installed(program: &str) -> bool {
 pub(crate) enum Needs {
     Nothing,
     Redis,
+    Postgres,
+    Mariadb,
     Openssl,
     /// A server whose clock can be moved.
     Cc,
@@ -89,6 +94,10 @@ impl Needs {
             Self::Nothing => None,
             Self::Redis if installed(&server) => None,
             Self::Redis => Some(format!("{server} (apt-get install redis-server)")),
+            Self::Postgres if postgres::program("postgres").is_some() => None,
+            Self::Postgres => Some("PostgreSQL (apt-get install postgresql)".to_owned()),
+            Self::Mariadb if mariadb::program().is_some() => None,
+            Self::Mariadb => Some("MariaDB (apt-get install mariadb-server)".to_owned()),
             Self::Openssl if installed(&server) && installed_openssl() => None,
             Self::Openssl => Some(format!("{server} and openssl (apt-get install redis-server openssl)")),
             Self::Cc if installed(&server) && installed("cc") => None,
@@ -169,6 +178,7 @@ pub(crate) fn run_then(tests: Vec<Test>, check: fn()) -> ! {
     let conclusion = libtest_mimic::run(&arguments, trials);
     let left = std::panic::catch_unwind(check);
     server::end_all();
+    database::end_all();
     if left.is_err() {
         std::process::exit(101);
     }

@@ -259,7 +259,7 @@ impl Drop for RedisServer {
 }
 
 /// In memory where that can be had: sentinels and nodes of a cluster sync what they note to disk, and are deaf meanwhile.
-fn directory() -> TempDir {
+pub(super) fn directory() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory")
 }
 

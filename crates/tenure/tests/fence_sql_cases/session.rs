@@ -1,0 +1,213 @@
+//! One way to talk to all three databases.
+
+use std::time::Duration;
+
+use mysql_async::TxOpts;
+use mysql_async::prelude::Queryable;
+use tenure::fence::sql::{Ddl, Dialect, Effect, FenceTable, Update};
+use tenure::fence::{self, Pass, mysql, postgres, sqlite};
+
+use crate::support::{Needs, database, mariadb};
+
+/// A database's own words.
+#[derive(Debug)]
+pub(crate) struct Words(String);
+
+impl std::error::Error for Words {}
+
+impl std::fmt::Display for Words {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+pub(crate) type Error = fence::Error<Words>;
+
+fn plain<E: std::fmt::Debug>(error: fence::Error<E>) -> Error {
+    match error {
+        fence::Error::Stale(stale) => Error::Stale(stale),
+        fence::Error::Overtaken(overtaken) => Error::Overtaken(overtaken),
+        fence::Error::Request(error) => Error::Request(error),
+        fence::Error::Store(error) => Error::Store(Words(format!("{error:?}"))),
+        error => panic!("a new kind: {error:?}"),
+    }
+}
+
+/// A database of a test's own.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) dialect: Dialect,
+    pub(crate) url: String,
+}
+
+impl Place {
+    pub(crate) const ALL: [(Dialect, Needs); 3] =
+        [(Dialect::Postgres, Needs::Postgres), (Dialect::Mysql, Needs::Mariadb), (Dialect::Sqlite, Needs::Nothing)];
+
+    /// With a table of marks, and a table with a row that has both columns: `stock (id, units, fence, lease)` = `(1, 10, 0, 0)`.
+    pub(crate) async fn new(dialect: Dialect) -> Self {
+        let url = match dialect {
+            Dialect::Postgres => crate::support::postgres::database(),
+            Dialect::Mysql => mariadb::database(),
+            Dialect::Sqlite => database::file(),
+        };
+        let place = Self { dialect, url };
+        let mut session = place.open().await;
+        let ddl = Ddl(dialect);
+        session.run(&ddl.table(&FenceTable::default())).await;
+        session.run("CREATE TABLE stock (id bigint PRIMARY KEY, units bigint NOT NULL)").await;
+        session.run("INSERT INTO stock VALUES (1, 10)").await;
+        for column in ["fence", "lease"] {
+            session.run(&ddl.column("stock", column).expect("a column")).await;
+        }
+        place
+    }
+
+    pub(crate) async fn open(&self) -> Session {
+        match self.dialect {
+            Dialect::Postgres => Session::Postgres(crate::support::postgres::connect(&self.url).await),
+            Dialect::Mysql => Session::Mysql(mariadb::connect(&self.url).await),
+            Dialect::Sqlite => {
+                let conn = rusqlite::Connection::open(&self.url).expect("opened");
+                conn.busy_timeout(Duration::from_secs(60)).expect("set");
+                Session::Sqlite(conn)
+            }
+        }
+    }
+}
+
+/// A connection.
+pub(crate) enum Session {
+    Postgres(tokio_postgres::Client),
+    Mysql(mysql_async::Conn),
+    Sqlite(rusqlite::Connection),
+}
+
+/// A transaction. Rolls back when it is dropped.
+pub(crate) enum Tx<'a> {
+    Postgres(tokio_postgres::Transaction<'a>),
+    Mysql(mysql_async::Transaction<'a>),
+    Sqlite(rusqlite::Transaction<'a>),
+}
+
+impl Session {
+    pub(crate) async fn begin(&mut self) -> Tx<'_> {
+        match self {
+            Self::Postgres(client) => Tx::Postgres(client.transaction().await.expect("begun")),
+            Self::Mysql(conn) => Tx::Mysql(conn.start_transaction(TxOpts::default()).await.expect("begun")),
+            Self::Sqlite(conn) => Tx::Sqlite(conn.transaction().expect("begun")),
+        }
+    }
+
+    /// What each transaction reads from now on is what its first read saw.
+    pub(crate) async fn read_snapshots(&mut self) {
+        match self {
+            Self::Postgres(_) => self.run("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ").await,
+            Self::Mysql(_) => self.run("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ").await,
+            Self::Sqlite(_) => drop(self.number("PRAGMA journal_mode = WAL").await),
+        }
+    }
+
+    pub(crate) async fn run(&mut self, sql: &str) {
+        match self {
+            Self::Postgres(client) => client.batch_execute(sql).await.expect("done"),
+            Self::Mysql(conn) => conn.query_drop(sql).await.expect("done"),
+            Self::Sqlite(conn) => conn.execute_batch(sql).expect("done"),
+        }
+    }
+
+    /// The first number of the first row.
+    pub(crate) async fn number(&mut self, sql: &str) -> Option<i64> {
+        match self {
+            Self::Postgres(client) => client.query_opt(sql, &[]).await.expect("read").map(|row| row.get(0)),
+            Self::Mysql(conn) => conn.query_first(sql).await.expect("read"),
+            Self::Sqlite(conn) => one(conn, sql),
+        }
+    }
+
+    /// One transaction that passes and takes a unit out of the stock.
+    pub(crate) async fn sell(&mut self, fences: &FenceTable, resource: &str, pass: &dyn Pass) -> Result<(), Error> {
+        let mut tx = self.begin().await;
+        tx.pass(fences, resource, pass).await?;
+        tx.run("UPDATE stock SET units = units - 1").await?;
+        tx.commit().await
+    }
+
+    pub(crate) async fn update(&mut self, update: &Update<'_>) -> Result<Effect, Error> {
+        match self {
+            Self::Postgres(client) => postgres::update(client, update).await.map_err(plain),
+            Self::Mysql(conn) => mysql::update(conn, update).await.map_err(plain),
+            Self::Sqlite(conn) => sqlite::update(conn, update).map_err(plain),
+        }
+    }
+
+    pub(crate) async fn read_lease(&mut self, update: &Update<'_>, column: &str) -> Result<Option<i64>, Error> {
+        match self {
+            Self::Postgres(client) => postgres::read_lease(client, update, column).await.map_err(plain),
+            Self::Mysql(conn) => mysql::read_lease(conn, update, column).await.map_err(plain),
+            Self::Sqlite(conn) => sqlite::read_lease(conn, update, column).map_err(plain),
+        }
+    }
+
+    pub(crate) async fn units(&mut self) -> i64 {
+        self.number("SELECT units FROM stock WHERE id = 1").await.expect("a row")
+    }
+
+    /// The mark of a resource that needs no quotes.
+    pub(crate) async fn mark(&mut self, resource: &str) -> Option<i64> {
+        self.number(&format!("SELECT token FROM tenure_fences WHERE resource = '{resource}'")).await
+    }
+}
+
+impl Tx<'_> {
+    pub(crate) async fn pass(&mut self, fences: &FenceTable, resource: &str, pass: &dyn Pass) -> Result<(), Error> {
+        match self {
+            Self::Postgres(tx) => postgres::pass(tx, fences, resource, pass).await.map_err(plain),
+            Self::Mysql(tx) => mysql::pass(tx, fences, resource, pass).await.map_err(plain),
+            Self::Sqlite(tx) => sqlite::pass(tx, fences, resource, pass).map_err(plain),
+        }
+    }
+
+    pub(crate) async fn update(&mut self, update: &Update<'_>) -> Result<Effect, Error> {
+        match self {
+            Self::Postgres(tx) => postgres::update(tx, update).await.map_err(plain),
+            Self::Mysql(tx) => mysql::update(tx, update).await.map_err(plain),
+            Self::Sqlite(tx) => sqlite::update(tx, update).map_err(plain),
+        }
+    }
+
+    pub(crate) async fn run(&mut self, sql: &str) -> Result<(), Error> {
+        match self {
+            Self::Postgres(tx) => tx.batch_execute(sql).await.map_err(store),
+            Self::Mysql(tx) => tx.query_drop(sql).await.map_err(store),
+            Self::Sqlite(tx) => tx.execute_batch(sql).map_err(store),
+        }
+    }
+
+    pub(crate) async fn number(&mut self, sql: &str) -> Option<i64> {
+        match self {
+            Self::Postgres(tx) => tx.query_opt(sql, &[]).await.expect("read").map(|row| row.get(0)),
+            Self::Mysql(tx) => tx.query_first(sql).await.expect("read"),
+            Self::Sqlite(tx) => one(tx, sql),
+        }
+    }
+
+    pub(crate) async fn commit(self) -> Result<(), Error> {
+        match self {
+            Self::Postgres(tx) => tx.commit().await.map_err(store),
+            Self::Mysql(tx) => tx.commit().await.map_err(store),
+            Self::Sqlite(tx) => tx.commit().map_err(store),
+        }
+    }
+}
+
+fn store(error: impl std::fmt::Debug) -> Error {
+    Error::Store(Words(format!("{error:?}")))
+}
+
+fn one(conn: &rusqlite::Connection, sql: &str) -> Option<i64> {
+    let mut statement = conn.prepare(sql).expect("prepared");
+    let mut rows = statement.query([]).expect("read");
+    // A pragma may answer in words.
+    rows.next().expect("read").and_then(|row| row.get(0).ok())
+}
