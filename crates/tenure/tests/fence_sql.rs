@@ -3,12 +3,14 @@
 mod support;
 
 mod fence_sql_cases {
+    pub(crate) mod column;
+    pub(crate) mod races;
     pub(crate) mod session;
     pub(crate) mod table;
 }
 
 use fence_sql_cases::session::Place;
-use fence_sql_cases::table;
+use fence_sql_cases::{column, races, table};
 use support::Test;
 use support::locker::block_on;
 
@@ -29,6 +31,35 @@ macro_rules! on_all_databases {
 fn main() {
     support::run(on_all_databases! {
         table:
-            a_larger_token_passes_and_a_smaller_one_is_stale;
+            a_larger_token_passes_and_a_smaller_one_is_stale
+            the_same_token_passes_again
+            the_mark_stays_also_if_a_stale_transaction_is_committed
+            a_stale_transaction_leaves_nothing_behind
+            a_mark_that_is_rolled_back_refuses_nobody
+            names_that_differ_a_little_are_different
+            names_of_any_length_and_characters_have_marks
+            the_largest_token_fits_and_a_larger_one_is_a_wrong_request
+            a_table_may_have_any_name_and_a_schema
+            the_locker_of_a_guard_hears_that_it_was_stale;
+        column:
+            a_row_keeps_the_largest_token_and_refuses_smaller_ones
+            an_unmet_condition_and_a_missing_row_are_values
+            an_update_of_two_rows_is_a_mistake_that_can_be_rolled_back
+            a_write_that_changes_nothing_is_written
+            a_column_without_a_number_is_one_that_nobody_wrote_to
+            a_token_and_a_lease_both_must_hold
+            the_locker_of_a_guard_hears_that_a_row_was_ahead
+            values_of_all_kinds_arrive_as_they_are;
+        races:
+            a_later_holder_waits_for_a_write_that_was_let_through
+            an_earlier_holder_that_waited_is_stale
+            of_two_first_writers_the_earlier_is_stale
+            a_snapshot_from_before_the_mark_lets_no_stale_write_pass
+            a_snapshot_from_before_the_first_mark_lets_no_stale_write_pass
+            a_snapshot_from_before_a_column_was_raised_lets_no_stale_write_pass
+            a_lease_from_a_snapshot_is_overtaken
+            a_column_is_compared_with_what_was_waited_for
+            of_two_who_have_read_the_same_lease_one_wins
+            many_writers_at_once_are_accepted_in_the_order_of_their_tokens;
     });
 }

@@ -1,9 +1,13 @@
 //! One way to talk to all three databases.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use mysql_async::TxOpts;
 use mysql_async::prelude::Queryable;
+use tenure::Token;
 use tenure::fence::sql::{Ddl, Dialect, Effect, FenceTable, Update};
 use tenure::fence::{self, Pass, mysql, postgres, sqlite};
 
@@ -63,17 +67,49 @@ impl Place {
         place
     }
 
+    /// Whether somebody waits for a lock of another one.
+    pub(crate) async fn somebody_waits(&self, session: &mut Session) -> bool {
+        match session {
+            Session::Postgres(client) => {
+                let here = "datname = current_database() AND wait_event_type = 'Lock'";
+                !client.query(&format!("SELECT FROM pg_stat_activity WHERE {here}"), &[]).await.expect("asked").is_empty()
+            }
+            Session::Mysql(conn) => {
+                // Not from the tables of transactions, which are as old as the last question of any other test.
+                let status: Vec<(String, String, String)> = conn.query("SHOW ENGINE INNODB STATUS").await.expect("asked");
+                let name: Vec<String> = conn.query("SELECT concat('table `', database(), '`.')").await.expect("asked");
+                status[0].2.lines().any(|line| line.contains(&name[0]) && line.contains("waiting"))
+            }
+            Session::Sqlite(_) => WAITING.lock().expect("not poisoned").contains(&self.url),
+        }
+    }
+
     pub(crate) async fn open(&self) -> Session {
         match self.dialect {
             Dialect::Postgres => Session::Postgres(crate::support::postgres::connect(&self.url).await),
             Dialect::Mysql => Session::Mysql(mariadb::connect(&self.url).await),
             Dialect::Sqlite => {
-                let conn = rusqlite::Connection::open(&self.url).expect("opened");
-                conn.busy_timeout(Duration::from_secs(60)).expect("set");
+                let mut conn = rusqlite::Connection::open(&self.url).expect("opened");
+                conn.busy_handler(Some(wait)).expect("set");
+                FILE.set(Some(self.url.clone()));
                 Session::Sqlite(conn)
             }
         }
     }
+}
+
+/// Files for which somebody waits: SQLite cannot be asked.
+static WAITING: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+thread_local! {
+    /// The file of the thread.
+    static FILE: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+fn wait(tries: i32) -> bool {
+    WAITING.lock().expect("not poisoned").extend(FILE.with_borrow(Clone::clone));
+    std::thread::sleep(Duration::from_millis(5));
+    tries < 10_000
 }
 
 /// A connection.
@@ -99,7 +135,7 @@ impl Session {
         }
     }
 
-    /// What each transaction reads from now on is what its first read saw.
+    /// What a transaction reads from now on is what its first read saw.
     pub(crate) async fn read_snapshots(&mut self) {
         match self {
             Self::Postgres(_) => self.run("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ").await,
@@ -147,6 +183,11 @@ impl Session {
             Self::Mysql(conn) => mysql::read_lease(conn, update, column).await.map_err(plain),
             Self::Sqlite(conn) => sqlite::read_lease(conn, update, column).map_err(plain),
         }
+    }
+
+    /// Takes a unit out of the row with the columns.
+    pub(crate) async fn sell_one(&mut self, token: u64) -> Result<Effect, Error> {
+        self.update(&one_less().fenced("fence", &Token::new(token))).await
     }
 
     pub(crate) async fn units(&mut self) -> i64 {
@@ -199,6 +240,11 @@ impl Tx<'_> {
             Self::Sqlite(tx) => tx.commit().map_err(store),
         }
     }
+}
+
+/// An update that takes a unit out of the stock.
+pub(crate) fn one_less<'a>() -> Update<'a> {
+    Update::of("stock").set("units = units - ?", [1]).key("id = ?", [1])
 }
 
 fn store(error: impl std::fmt::Debug) -> Error {

@@ -52,7 +52,11 @@ fn url(port: u16, database: &str) -> String {
 pub(crate) fn database() -> String {
     let name = fresh_name();
     wait_for(async {
-        connect(&url(*PORT, "mysql")).await.query_drop(format!("CREATE DATABASE {name}")).await.expect("a database");
+        connect(&url(*PORT, "mysql"))
+            .await
+            .query_drop(format!("CREATE DATABASE {name} CHARACTER SET utf8mb4"))
+            .await
+            .expect("a database");
     });
     url(*PORT, &name)
 }
