@@ -54,9 +54,9 @@ fn main() {
             a_later_holder_waits_for_a_write_that_was_let_through
             an_earlier_holder_that_waited_is_stale
             of_two_first_writers_the_earlier_is_stale
-            a_snapshot_from_before_the_mark_lets_no_stale_write_pass
-            a_snapshot_from_before_the_first_mark_lets_no_stale_write_pass
-            a_snapshot_from_before_a_column_was_raised_lets_no_stale_write_pass
+            a_read_from_before_the_mark_lets_no_stale_write_pass
+            a_read_from_before_the_first_mark_lets_no_stale_write_pass
+            a_read_from_before_a_column_was_raised_lets_no_stale_write_pass
             a_lease_from_a_snapshot_is_overtaken
             a_column_is_compared_with_what_was_waited_for
             of_two_who_have_read_the_same_lease_one_wins

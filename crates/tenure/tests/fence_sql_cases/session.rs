@@ -67,6 +67,15 @@ impl Place {
         place
     }
 
+    /// Ways for a transaction to read that do not keep others from writing.
+    pub(crate) fn levels(&self) -> &'static [&'static str] {
+        match self.dialect {
+            Dialect::Postgres => &["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"],
+            Dialect::Mysql => &["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ"],
+            Dialect::Sqlite => &["WAL"],
+        }
+    }
+
     /// Whether somebody waits for a lock of another one.
     pub(crate) async fn somebody_waits(&self, session: &mut Session) -> bool {
         match session {
@@ -135,12 +144,12 @@ impl Session {
         }
     }
 
-    /// What a transaction reads from now on is what its first read saw.
-    pub(crate) async fn read_snapshots(&mut self) {
+    /// How transactions begin from now on.
+    pub(crate) async fn isolation(&mut self, level: &str) {
         match self {
-            Self::Postgres(_) => self.run("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ").await,
-            Self::Mysql(_) => self.run("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ").await,
-            Self::Sqlite(_) => drop(self.number("PRAGMA journal_mode = WAL").await),
+            Self::Postgres(_) => self.run(&format!("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL {level}")).await,
+            Self::Mysql(_) => self.run(&format!("SET SESSION TRANSACTION ISOLATION LEVEL {level}")).await,
+            Self::Sqlite(_) => drop(self.number(&format!("PRAGMA journal_mode = {level}")).await),
         }
     }
 

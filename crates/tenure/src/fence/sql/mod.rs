@@ -24,6 +24,8 @@
 
 mod ddl;
 mod fragment;
+#[cfg(test)]
+mod golden;
 mod table;
 mod update;
 mod value;

@@ -90,6 +90,10 @@ impl<'a> Update<'a> {
 
     /// The statement. It meets one row if it wrote; otherwise [`probe`](Self::probe) finds out why not.
     pub fn write(&self, dialect: Dialect) -> Result<Statement> {
+        if self.set.is_empty() && self.fence.is_none() && self.lease.is_none() {
+            let asked = format!("an update of {}", self.table);
+            return Err(Error::config(asked, "sets nothing", "what is set, a fence or a lease"));
+        }
         let mut writer = Writer::new(dialect);
         writer.text("UPDATE ").text(table_name(&self.table)?).text(" SET ");
         for (i, set) in self.set.iter().enumerate() {
