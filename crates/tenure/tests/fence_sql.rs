@@ -4,15 +4,17 @@ mod support;
 
 mod fence_sql_cases {
     pub(crate) mod column;
+    pub(crate) mod marks;
+    pub(crate) mod own;
     pub(crate) mod races;
     pub(crate) mod session;
     pub(crate) mod table;
 }
 
 use fence_sql_cases::session::Place;
-use fence_sql_cases::{column, races, table};
-use support::Test;
+use fence_sql_cases::{column, marks, own, races, table};
 use support::locker::block_on;
+use support::{Needs, Test};
 
 macro_rules! on_all_databases {
     ($($module:ident: $($name:ident)*;)*) => {{
@@ -28,8 +30,23 @@ macro_rules! on_all_databases {
     }};
 }
 
+macro_rules! on_some {
+    ($($needs:ident in $module:ident: $($name:ident)*;)*) => {{
+        let mut tests = Vec::new();
+        $($(
+            let (dialect, needs) = Place::ALL.into_iter().find(|(_, needs)| *needs == Needs::$needs).expect("a database");
+            tests.push(Test::new(
+                format!("{dialect}::{}::{}", stringify!($module), stringify!($name)),
+                needs,
+                move || block_on(async { $module::$name(Place::new(dialect).await).await }),
+            ));
+        )*)*
+        tests
+    }};
+}
+
 fn main() {
-    support::run(on_all_databases! {
+    let mut tests = on_all_databases! {
         table:
             a_larger_token_passes_and_a_smaller_one_is_stale
             the_same_token_passes_again
@@ -61,5 +78,36 @@ fn main() {
             a_column_is_compared_with_what_was_waited_for
             of_two_who_have_read_the_same_lease_one_wins
             many_writers_at_once_are_accepted_in_the_order_of_their_tokens;
+        marks:
+            a_mark_only_rises_and_is_told
+            marks_are_shared_by_all_who_use_the_table
+            of_many_who_raise_at_once_the_largest_stays;
+    };
+    tests.extend(on_some! {
+        Postgres in marks:
+            a_table_that_is_missing_is_told_with_the_way_to_make_it
+            a_server_that_is_away_is_unavailable
+            a_connection_that_broke_is_made_anew
+            who_may_not_write_is_told_so
+            a_server_that_takes_no_writes_may_take_them_later;
+        Mariadb in marks:
+            a_table_that_is_missing_is_told_with_the_way_to_make_it
+            a_server_that_is_away_is_unavailable
+            a_connection_that_broke_is_made_anew
+            who_may_not_write_is_told_so
+            a_server_that_takes_no_writes_may_take_them_later
+            marks_stay_also_where_nothing_is_committed_by_itself;
+        Nothing in marks:
+            a_file_that_cannot_be_used_is_told_with_the_reason;
+        Postgres in own:
+            text_becomes_what_the_column_is
+            a_number_that_does_not_fit_is_refused_and_not_cut
+            operators_with_a_question_mark_can_be_used;
+        Mariadb in own:
+            rows_that_are_found_count_also_if_the_client_asks_for_them;
+        Nothing in own:
+            a_pass_outside_of_a_transaction_is_refused
+            a_savepoint_is_a_transaction;
     });
+    support::run(tests);
 }

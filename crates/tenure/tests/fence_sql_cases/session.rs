@@ -2,14 +2,16 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mysql_async::TxOpts;
 use mysql_async::prelude::Queryable;
 use tenure::Token;
+use tenure::fence::marks::Marks;
 use tenure::fence::sql::{Ddl, Dialect, Effect, FenceTable, Update};
 use tenure::fence::{self, Pass, mysql, postgres, sqlite};
+use tokio_postgres::NoTls;
 
 use crate::support::{Needs, database, mariadb};
 
@@ -67,6 +69,31 @@ impl Place {
         place
     }
 
+    /// Marks in the table that is there.
+    pub(crate) async fn marks(&self) -> Arc<dyn Marks> {
+        self.marks_in(FenceTable::default()).await
+    }
+
+    pub(crate) async fn marks_in(&self, table: FenceTable) -> Arc<dyn Marks> {
+        match self.dialect {
+            Dialect::Postgres => Arc::new(postgres::PostgresMarks::new(self.url.parse().expect("a URL"), NoTls, table)),
+            Dialect::Mysql => Arc::new(mysql::MysqlMarks::new(mysql_async::Pool::new(self.url.as_str()), table)),
+            Dialect::Sqlite => Arc::new(sqlite::SqliteMarks::open(&self.url, table).await.expect("opened")),
+        }
+    }
+
+    /// The name of the database.
+    pub(crate) fn name(&self) -> &str {
+        let path = self.url.rsplit('/').next().unwrap_or_default();
+        path.split('?').next().unwrap_or_default()
+    }
+
+    /// The same with another part in the URL.
+    pub(crate) fn with(&self, part: &str, another: &str) -> Self {
+        assert!(self.url.contains(part), "{}", self.url);
+        Self { url: self.url.replace(part, another), ..*self }
+    }
+
     /// Ways for a transaction to read that do not keep others from writing.
     pub(crate) fn levels(&self) -> &'static [&'static str] {
         match self.dialect {
@@ -86,8 +113,8 @@ impl Place {
             Session::Mysql(conn) => {
                 // Not from the tables of transactions, which are as old as the last question of any other test.
                 let status: Vec<(String, String, String)> = conn.query("SHOW ENGINE INNODB STATUS").await.expect("asked");
-                let name: Vec<String> = conn.query("SELECT concat('table `', database(), '`.')").await.expect("asked");
-                status[0].2.lines().any(|line| line.contains(&name[0]) && line.contains("waiting"))
+                let table = format!("table `{}`.", self.name());
+                status[0].2.lines().any(|line| line.contains(&table) && line.contains("waiting"))
             }
             Session::Sqlite(_) => WAITING.lock().expect("not poisoned").contains(&self.url),
         }

@@ -181,7 +181,7 @@ fn check_place(path: &Path) -> Result<()> {
 }
 
 /// SQLite does not say why it cannot open a file; the system does.
-fn why_not(path: &Path, e: &rusqlite::Error) -> Error {
+pub(crate) fn why_not(path: &Path, e: &rusqlite::Error) -> Error {
     if e.sqlite_error_code() == Some(ErrorCode::CannotOpen) {
         let dir = path.parent().unwrap_or(path);
         if let Err(e) = access(dir, Access::WRITE_OK | Access::EXEC_OK) {

@@ -35,6 +35,7 @@ use tokio::sync::oneshot;
 
 use self::fault::NAME;
 pub(crate) use self::fault::sqlite_error;
+pub(crate) use self::file::why_not;
 use self::verbs::{Answer, Verbs};
 use self::watches::Watches;
 use self::worker::{Ask, Job, Worker};

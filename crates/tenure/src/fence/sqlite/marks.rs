@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::raise;
-use crate::backends::sqlite::sqlite_error;
+use crate::backends::sqlite::{sqlite_error, why_not};
 use crate::error::{Error, Fault, Result};
 use crate::fence::marks::{Marks, PATIENCE};
 use crate::fence::sql::{Ddl, Dialect, FenceTable, Statement, token};
@@ -50,7 +50,7 @@ impl File {
             tx.commit()?;
             Ok(conn)
         };
-        let conn = open().map_err(|e| sqlite_error(path, "opening", &e))?;
+        let conn = open().map_err(|e| why_not(path, &e))?;
         Ok(Self { path: path.to_owned(), conn: Mutex::new(conn) })
     }
 
