@@ -1,5 +1,7 @@
 //! What was typed. [`plan`](crate::plan) turns it into what is to be done.
 
+mod fence;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,6 +10,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+pub(crate) use fence::{Column, DdlArgs, FenceCommand};
 use tenure::Resource;
 use tenure::backend::Claim;
 
@@ -145,6 +148,9 @@ pub(crate) enum Command {
     /// Needs redis-server, and starts it by itself; no store is used, and none is harmed.
     #[command(after_help = "See --help for what the columns mean.", after_long_help = LAB_NOTES)]
     Lab(LabArgs),
+    /// What a storage needs that checks tokens.
+    #[command(subcommand)]
+    Fence(FenceCommand),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.

@@ -32,6 +32,7 @@ fn carry_out(plan: Plan) -> Result<u8, Failure> {
     match plan {
         Plan::Completions(shell) => cmd::docs::completions(shell),
         Plan::Man(dir) => cmd::docs::man(dir.as_deref()),
+        Plan::Ddl(wanted) => cmd::fence::ddl(&wanted),
         Plan::Lab(lab) => cmd::lab::run(&lab),
         Plan::LabLs { json } => cmd::lab::ls(json),
         Plan::Store(store, work) => {

@@ -10,7 +10,7 @@ use clap::error::ErrorKind;
 use clap_complete::Shell;
 use tenure::Resource;
 
-use crate::args::{Cli, Command, ElectArgs, KindArgs, LabArgs, LabCommand, RunArgs};
+use crate::args::{Cli, Command, DdlArgs, ElectArgs, FenceCommand, KindArgs, LabArgs, LabCommand, RunArgs};
 use crate::cmd::lab::Lab;
 
 /// The store when none is named: all processes of one user on one machine share it.
@@ -23,6 +23,7 @@ pub(crate) enum Plan {
     /// On nothing.
     Completions(Shell),
     Man(Option<PathBuf>),
+    Ddl(DdlArgs),
     /// On servers of its own.
     Lab(Lab),
     LabLs {
@@ -111,6 +112,7 @@ impl Plan {
             Command::Lab(LabArgs { command: Some(LabCommand::Ls { json }), .. }) => return Ok(Self::LabLs { json }),
             Command::Lab(LabArgs { ids, json, html, server, .. }) => return Ok(Self::Lab(Lab { ids, json, html, server })),
             Command::Completions { shell } => return Ok(Self::Completions(shell)),
+            Command::Fence(FenceCommand::Ddl(args)) => return Ok(Self::Ddl(args)),
             Command::Man { dir } => return Ok(Self::Man(dir)),
         };
         Ok(Self::Store(Store { url }, work))

@@ -2,6 +2,7 @@
 
 pub(crate) mod break_;
 pub(crate) mod docs;
+pub(crate) mod fence;
 pub(crate) mod lab;
 pub(crate) mod ls;
 pub(crate) mod resize;

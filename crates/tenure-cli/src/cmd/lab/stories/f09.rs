@@ -53,7 +53,9 @@ fn until_the_lock_ends(stage: &Stage) -> Played<Outcome> {
     let server = stage.server()?;
     let (mut a, mut b) = (stage.actor("A")?, stage.actor("B")?);
     let b_must_wait = begin(&server, &mut a, &mut b, TTL)?;
-    let Value::Int(left) = b.redis(&server, &["PTTL", LOCK])? else { return Ok(Outcome::new("").claim("the lock has an end", false)) };
+    let Value::Int(left) = b.redis(&server, &["PTTL", LOCK])? else {
+        return Ok(Outcome::new("").claim("the lock has an end", false));
+    };
     let reached = release_unheard(&server, &mut a, &b)?;
     let left = Duration::from_millis(u64::try_from(left).unwrap_or_default());
     let heard = b.hear(left)?;
@@ -62,7 +64,10 @@ fn until_the_lock_ends(stage: &Stage) -> Played<Outcome> {
     b.granted()?;
     b.look()?;
     b.sell()?;
-    let verdict = format!("B asks again when the lock would have ended: {} too late here, 30 s by Redisson's default", duration::show(left));
+    let verdict = format!(
+        "B asks again when the lock would have ended: {} too late here, 30 s by Redisson's default",
+        duration::show(left)
+    );
     Ok(Outcome::new(verdict)
         .claim("B had to wait", b_must_wait)
         .claim("the message reaches nobody, and B hears nothing", reached == Value::Int(0) && !heard)

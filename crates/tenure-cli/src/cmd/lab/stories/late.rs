@@ -47,7 +47,12 @@ pub(super) fn deletes_the_lock_of_another(stage: &Stage, server: &Server, mut a:
 
 /// A gives back with a check and a deletion in one step: B keeps its lock, and C waits for it. `short` is A's lock, and `long` that
 /// of the others.
-pub(super) fn gives_back_only_its_own(stage: &Stage, server: &Server, [short, long]: [&Lock; 2], verdict: &str) -> Played<Outcome> {
+pub(super) fn gives_back_only_its_own(
+    stage: &Stage,
+    server: &Server,
+    [short, long]: [&Lock; 2],
+    verdict: &str,
+) -> Played<Outcome> {
     let [mut a, mut b, mut c] = stage.actors(["A", "B", "C"], long)?;
     let a_was_in = a.try_take(short)?;
     stage.until_gone(server, LOCK)?;
@@ -69,4 +74,3 @@ pub(super) fn gives_back_only_its_own(stage: &Stage, server: &Server, [short, lo
         .claim("C waits for B, and sees that nothing is left", !c_is_in && c_is_next && (seen_by_b, seen_by_c) == (1, 0))
         .claim("the unit is sold once", (sales.sold, sales.stale) == (1, 0)))
 }
-

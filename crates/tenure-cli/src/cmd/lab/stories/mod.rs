@@ -20,14 +20,5 @@ mod late;
 
 use super::story::Story;
 
-pub(crate) static STORIES: &[&Story] = &[
-    &f01::STORY,
-    &f02::STORY,
-    &f03::STORY,
-    &f04::STORY,
-    &f05::STORY,
-    &f06::STORY,
-    &f07::STORY,
-    &f08::STORY,
-    &f09::STORY,
-];
+pub(crate) static STORIES: &[&Story] =
+    &[&f01::STORY, &f02::STORY, &f03::STORY, &f04::STORY, &f05::STORY, &f06::STORY, &f07::STORY, &f08::STORY, &f09::STORY];
