@@ -85,7 +85,8 @@ Columns:
   STALE     stale writes accepted: writes that the shop took from somebody whose grant was older than that of somebody
             else who had been granted the lock before that write
   WAITED    how long all together waited for the lock
-  REQUESTS  commands that clients sent to the servers, as the servers saw them; neither greetings nor what scripts did inside
+  REQUESTS  commands that clients sent to the servers, as the servers saw them; neither greetings nor what scripts did
+            inside. A client of Tenure says once who it is, and sends scripts that the server does not know yet
 
 Exit status:
   0   all is as claimed: with Tenure, no unit was sold twice, and no stale write got through

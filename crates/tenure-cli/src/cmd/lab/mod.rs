@@ -4,6 +4,7 @@
 //! processes. The story tells them what to do, step by step, so that what goes wrong goes wrong every time.
 
 mod actor;
+mod deeds;
 mod ear;
 mod habits;
 mod page;
@@ -17,6 +18,7 @@ mod stage;
 mod stories;
 mod story;
 mod table;
+mod tidy;
 mod timeline;
 mod upset;
 mod usual;
@@ -92,6 +94,7 @@ pub(crate) fn run(lab: &Lab) -> Result<u8, Failure> {
         return Err(Failure::new(exit::UNAVAILABLE, message));
     }
     let dir = directory().map_err(|e| Failure::new(exit::FAILED, format!("cannot play: no directory to do it in: {e}")))?;
+    tidy::on_interrupt(dir.path()).map_err(|e| Failure::new(exit::FAILED, format!("cannot listen to signals: {e}")))?;
     let asked = |story: &&&Story| lab.ids.is_empty() || lab.ids.iter().any(|id| id.eq_ignore_ascii_case(story.id));
     let mut reports = Vec::new();
     for story in STORIES.iter().filter(asked) {

@@ -92,7 +92,7 @@ fn numbers(page: &mut String, row: &Row) {
 }
 
 fn way(page: &mut String, report: &Report, row: &Row) {
-    let (name, how, verdict) = (row.way.name(), escaped(row.how), escaped(&row.verdict));
+    let (name, how, verdict) = (row.way.name(), escaped(row.how), sentence(&row.verdict));
     put(page, format_args!("<h3>{name}: {how}</h3>\n<p>{verdict}</p>\n"));
     for what in row.failures() {
         put(page, format_args!("<p class=\"bad\">Not so: {}</p>\n", escaped(what)));
@@ -106,6 +106,13 @@ fn way(page: &mut String, report: &Report, row: &Row) {
         put(page, format_args!("<li{bad}>{at}: <b>{}</b> {}</li>\n", escaped(who), escaped(&mark.text)));
     }
     page.push_str("</ol></details>\n");
+}
+
+/// A line of the table as a sentence of the page.
+fn sentence(line: &str) -> String {
+    let mut letters = line.chars();
+    let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+    escaped(&format!("{first}{}.", letters.as_str()))
 }
 
 /// As text of a page.
@@ -134,6 +141,7 @@ mod tests {
 
     #[test]
     fn text_stays_text() {
+        assert_eq!(sentence("all < none"), "All &lt; none.");
         assert_eq!(escaped("<b> & \"c\""), "&lt;b&gt; &amp; &quot;c&quot;");
     }
 }

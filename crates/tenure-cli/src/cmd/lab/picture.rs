@@ -41,9 +41,14 @@ fn draw_lane(drawn: &mut String, timeline: &Timeline, lane: usize, name: &str, t
     }
     let marks: Vec<_> = timeline.marks.iter().enumerate().filter(|(_, mark)| mark.lane == lane).collect();
     let rows = rows(marks.iter().map(|(_, mark)| place(mark, timeline)));
+    let below = |row: &usize| bar + BAR + MARK * row + 12;
+    for ((_, mark), row) in marks.iter().zip(&rows) {
+        let (x, y, kind) = (place(mark, timeline), below(row), moment(mark.what));
+        put(drawn, format_args!("<line class=\"{kind}-line\" x1=\"{x:.2}%\" x2=\"{x:.2}%\" y1=\"{bar}\" y2=\"{y}\"/>"));
+    }
+    // Over all lines, so that none goes through a number.
     for ((n, mark), row) in marks.iter().zip(&rows) {
-        let (n, x, y, kind) = (n + 1, place(mark, timeline), bar + BAR + MARK * row + 12, moment(mark.what));
-        put(drawn, format_args!("<line class=\"{kind}-line\" x1=\"{x:.2}%\" x2=\"{x:.2}%\" y1=\"{bar}\" y2=\"{}\"/>", y - 8));
+        let (n, x, y, kind) = (n + 1, place(mark, timeline), below(row), moment(mark.what));
         put(drawn, format_args!("<g><title>{}</title>", escaped(&mark.text)));
         put(drawn, format_args!("<circle class=\"{kind}\" cx=\"{x:.2}%\" cy=\"{y}\" r=\"9\"/>"));
         put(drawn, format_args!("<text class=\"number\" x=\"{x:.2}%\" y=\"{}\">{n}</text></g>", y + 4));

@@ -141,7 +141,7 @@ impl Player {
                 Ok(Answer::Is(listener.hear(limit)?))
             }
             Word::Look => {
-                let units = self.shop.look()?;
+                let units = self.shop.look(self.token())?;
                 self.seen = Some(units);
                 Ok(Answer::Units(units))
             }
@@ -220,15 +220,20 @@ impl Player {
 
     fn sell(&mut self) -> Played<Answer> {
         let seen = self.seen.ok_or_else(|| Upset::new(format!("{} has not looked what there is", self.name)))?;
-        let (under, token) = match self.held.last() {
-            Some((n, Held::Tenure(guard))) => (Some(*n), Some(guard.token().get())),
-            Some((n, _)) => (Some(*n), None),
-            None => (self.last_grant, None),
-        };
+        let under = self.held.last().map(|(n, _)| *n).or(self.last_grant);
+        let token = self.token();
         Ok(match self.shop.sell(&self.name, seen - 1, under, token)? {
             Written::Accepted { stale } => Answer::Sold { stale },
             Written::Refused => Answer::Refused,
         })
+    }
+
+    /// The token of what was taken last, if it has one.
+    fn token(&self) -> Option<u64> {
+        match self.held.last() {
+            Some((_, Held::Tenure(guard))) => Some(guard.token().get()),
+            _ => None,
+        }
     }
 
     fn server(&mut self, port: u16) -> Played<&mut Connection> {

@@ -1,4 +1,5 @@
 //! A Redis server of its own: on a free loopback port, in a directory of its own, gone when it is dropped.
+#![allow(dead_code, reason = "stories to come need replicas, restarts and moved clocks")]
 
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, RandomState};

@@ -8,6 +8,10 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
+use tenure::Token;
+use tenure::fence::sql::{Effect, Update};
+use tenure::fence::sqlite;
+
 use super::upset::{Played, Upset};
 
 /// What is sold.
@@ -90,8 +94,12 @@ impl Shop {
         Ok(n)
     }
 
-    /// How many units there are.
-    pub(crate) fn look(&self) -> Played<i64> {
+    /// How many units there are. With a token the fence is raised first: who was here before can write no more.
+    pub(crate) fn look(&self, token: Option<u64>) -> Played<i64> {
+        if let Some(token) = token {
+            // One who is too late may look all the same; its write will be refused.
+            fenced(&self.sql, None, token)?;
+        }
         Ok(self.sql.query_row("SELECT units FROM stock WHERE id = ?1", [ITEM], |row| row.get(0))?)
     }
 
@@ -99,7 +107,7 @@ impl Shop {
     pub(crate) fn sell(&mut self, who: &str, left: i64, under: Option<i64>, token: Option<u64>) -> Played<Write> {
         let tx = self.begin()?;
         let accepted = match token {
-            Some(token) => fenced(&tx, left, token)?,
+            Some(token) => fenced(&tx, Some(left), token)?,
             None => tx.execute("UPDATE stock SET units = ?1 WHERE id = ?2", params![left, ITEM])? == 1,
         };
         note(&tx, who, if accepted { "sold" } else { "refused" }, under, token)?;
@@ -124,10 +132,18 @@ impl Shop {
     }
 }
 
-/// The write that checks the token: it and the check are one step.
-fn fenced(tx: &Transaction<'_>, left: i64, token: u64) -> Played<bool> {
-    let sql = "UPDATE stock SET units = ?1, fence = ?2 WHERE id = ?3 AND fence <= ?2";
-    Ok(tx.execute(sql, params![left, signed(token)?, ITEM])? == 1)
+/// The write that checks the token: check and write are one statement. Without units it only raises the fence.
+fn fenced(sql: &Connection, left: Option<i64>, token: u64) -> Played<bool> {
+    let token = Token::new(token);
+    let mut update = Update::of("stock").key("id = ?", [ITEM]).fenced("fence", &token);
+    if let Some(left) = left {
+        update = update.set("units = ?", [left]);
+    }
+    match sqlite::update(sql, &update) {
+        Ok(effect) => Ok(effect == Effect::Written),
+        Err(error) if error.stale().is_some() => Ok(false),
+        Err(error) => Err(Upset::new(format!("the shop: {error}"))),
+    }
 }
 
 fn note(tx: &Transaction<'_>, who: &str, what: &str, under: Option<i64>, token: Option<u64>) -> Played<()> {
@@ -168,10 +184,15 @@ mod tests {
     fn a_fence_refuses_a_smaller_token_once_a_larger_one_has_written() -> Played<()> {
         let (_dir, mut shop) = shop()?;
         let a = Some(shop.granted("A", Some(7))?);
+        assert_eq!(shop.look(Some(7))?, 1);
         let b = Some(shop.granted("B", Some(8))?);
         assert_eq!(shop.sell("B", 0, b, Some(8))?, Write::Accepted { stale: false });
         assert_eq!(shop.sell("A", 0, a, Some(7))?, Write::Refused);
         assert_eq!(shop.sales()?, Sales { stock: 1, sold: 1, stale: 0, refused: 1 });
+        let c = Some(shop.granted("C", Some(9))?);
+        assert_eq!(shop.look(Some(9))?, 0);
+        assert_eq!(shop.sell("B", 0, b, Some(8))?, Write::Refused, "C has looked");
+        assert_eq!(shop.sell("C", 0, c, Some(9))?, Write::Accepted { stale: false });
         Ok(())
     }
 }

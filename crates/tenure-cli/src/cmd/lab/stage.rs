@@ -18,6 +18,9 @@ use super::words::{Lock, TenureLock, UsualLock};
 /// The lock of what the shop sells.
 pub(crate) const LOCK: &str = "lock:stock:1001";
 
+/// How long a sale takes, between the look at the stock and the write: long enough to be seen in a picture.
+pub(crate) const SALE: Duration = Duration::from_millis(120);
+
 /// How long a story waits for what must come.
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -66,6 +69,7 @@ impl Stage {
     }
 
     /// A lane that shows whom a server takes for the holder.
+    #[allow(dead_code, reason = "stories to come have several servers")]
     pub(crate) fn watch(&self, server: &Server, key: &str, lane: &str) -> Played<()> {
         witness::watch(server, key, lane, self.company.clone())
     }
@@ -101,6 +105,13 @@ impl Stage {
             std::thread::sleep(Duration::from_millis(2));
         }
         Ok(())
+    }
+
+    /// Lets an actor wait for a lock, and goes on when a server has heard of it.
+    pub(crate) fn let_wait(&self, actor: &mut Actor, lock: &Lock, patience: Duration) -> Played<()> {
+        let before = self.requests()?;
+        actor.begin_to_take(lock, patience)?;
+        self.until(&format!("{} has asked", actor.name), || Ok(self.requests()? > before))
     }
 
     /// Waits until a server has no such key any more.

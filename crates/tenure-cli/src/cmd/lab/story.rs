@@ -191,3 +191,45 @@ impl Story {
 fn unplayed(upset: &Upset) -> Outcome {
     Outcome::new("could not be played to its end").claim(format!("the story can be played: {upset}"), false)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cmd::lab::shop::Shop;
+
+    fn played(kind: Kind, play: fn(&Stage) -> Played<Outcome>) -> Played<Report> {
+        let dir = tempfile::tempdir()?;
+        // A story needs a place that lives as long as the program.
+        let ways: &'static [Way] = Box::leak(Box::new([Way { kind, how: "", play }]));
+        let story = Story { id: "F0", title: "", lesson: "", stock: 1, ways };
+        Ok(story.play(&OsString::from("nothing"), dir.path(), |_| {}, |_| {}))
+    }
+
+    fn sells_twice(stage: &Stage) -> Played<Outcome> {
+        let mut shop = Shop::enter(&stage.file("shop.db"))?;
+        let (a, b) = (shop.granted("A", None)?, shop.granted("B", None)?);
+        shop.sell("B", 0, Some(b), None)?;
+        shop.sell("A", 0, Some(a), None)?;
+        Ok(Outcome::new("two of one").claim("two are sold", stage.sales()?.sold == 2))
+    }
+
+    #[test]
+    fn a_row_of_tenure_that_sells_one_too_many_is_a_failure_whatever_it_claims() -> Played<()> {
+        let report = played(Kind::Tenure, sells_twice)?;
+        let row = &report.rows[0];
+        assert_eq!((row.sold, row.oversold, row.stale_writes, report.held), (2, 1, 1, false));
+        assert_eq!(row.failures().collect::<Vec<_>>(), ["sells no unit too many", "lets no stale write through"]);
+        assert!(played(Kind::Naive, sells_twice)?.held, "the others may");
+        Ok(())
+    }
+
+    #[test]
+    fn a_claim_that_does_not_hold_and_a_story_that_cannot_be_played_are_failures() -> Played<()> {
+        let report = played(Kind::Usual, |_| Ok(Outcome::new("").claim("so", true).claim("not so", false)))?;
+        assert_eq!((report.held, report.rows[0].failures().collect::<Vec<_>>()), (false, vec!["not so"]));
+        let report = played(Kind::Usual, |_| Err(Upset::new("no server")))?;
+        let failures: Vec<_> = report.rows[0].failures().collect();
+        assert_eq!((report.held, failures), (false, vec!["the story can be played: no server"]));
+        Ok(())
+    }
+}

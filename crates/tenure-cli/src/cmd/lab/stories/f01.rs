@@ -59,7 +59,7 @@ fn sell_out(stage: &Stage, lock: &Lock) -> Played<()> {
             left = sell_both(stage, &mut a, &mut b)?;
             continue;
         }
-        b.begin_to_take(lock, PATIENCE)?;
+        stage.let_wait(&mut b, lock, PATIENCE)?;
         sell_one(stage, &mut a)?;
         if !b.taken()? {
             return Ok(());

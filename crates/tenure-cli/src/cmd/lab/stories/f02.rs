@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::cmd::lab::stage::{LOCK, Stage, tenure, usual};
+use crate::cmd::lab::stage::{LOCK, SALE, Stage, tenure, usual};
 use crate::cmd::lab::story::{Kind, Outcome, Story, Way};
 use crate::cmd::lab::upset::Played;
 use crate::cmd::lab::words::Lock;
@@ -56,6 +56,7 @@ fn dies_and_another_sells(stage: &Stage, lock: &Lock, verdict: &str) -> Played<O
     a.kill()?;
     let granted = b.take(lock, PATIENCE)?;
     if granted && b.look()? > 0 {
+        stage.work(SALE);
         b.sell()?;
         b.give_back()?;
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure::duration;
 
 use crate::cmd::lab::actor::Actor;
-use crate::cmd::lab::stage::{LOCK, Stage, tenure, usual};
+use crate::cmd::lab::stage::{LOCK, SALE, Stage, tenure, usual};
 use crate::cmd::lab::story::{Kind, Outcome, Story, Way};
 use crate::cmd::lab::upset::Played;
 use crate::cmd::lab::words::Lock;
@@ -44,31 +44,43 @@ fn naive(stage: &Stage) -> Played<Outcome> {
 
 fn in_redis_as_usual(stage: &Stage) -> Played<Outcome> {
     let server = stage.server()?;
-    let freed = freed_after(stage, &usual(&server, LEASE), |_, _| Ok(true))?;
+    let freed = freed_after(stage, &usual(&server, LEASE), has_asked)?;
     told(stage, freed, "nobody renews any more: free", LEASE + SLACK)
 }
 
 fn on_redis(stage: &Stage) -> Played<Outcome> {
     let server = stage.server()?;
-    let freed = freed_after(stage, &tenure(server.url(""), LEASE), |_, _| Ok(true))?;
+    let freed = freed_after(stage, &tenure(server.url(""), LEASE), has_asked)?;
     told(stage, freed, "nobody renews any more: free, and B woken,", LEASE + SLACK)
 }
 
 fn on_sqlite(stage: &Stage) -> Played<Outcome> {
     let url = format!("sqlite:{}", stage.file("locks.db").display());
-    let freed = freed_after(stage, &tenure(url, LEASE), |a, lock| Ok(a.waiters(lock)? == 1))?;
+    let freed = freed_after(stage, &tenure(url, LEASE), stands_in_line)?;
     told(stage, freed, "the kernel tells of the death: free", LEASE / 2)
 }
 
-/// How long after the holder's death another one was granted the lock. `waits` says whether it is waiting.
-fn freed_after(stage: &Stage, lock: &Lock, waits: fn(&mut Actor, &Lock) -> Played<bool>) -> Played<Option<Duration>> {
+type Begin = fn(&Stage, &mut Actor, &mut Actor, &Lock) -> Played<()>;
+
+fn has_asked(stage: &Stage, _: &mut Actor, b: &mut Actor, lock: &Lock) -> Played<()> {
+    stage.let_wait(b, lock, PATIENCE)
+}
+
+/// A file hears no requests, but knows who waits.
+fn stands_in_line(stage: &Stage, a: &mut Actor, b: &mut Actor, lock: &Lock) -> Played<()> {
+    b.begin_to_take(lock, PATIENCE)?;
+    stage.until("B stands in line", || Ok(a.waiters(lock)? == 1))
+}
+
+/// How long after the holder's death another one was granted the lock, which had begun to wait before.
+fn freed_after(stage: &Stage, lock: &Lock, begin_to_wait: Begin) -> Played<Option<Duration>> {
     let [mut a, mut b] = stage.actors(["A", "B"], lock)?;
     stage.until("A is granted the lock", || a.try_take(lock))?;
-    b.begin_to_take(lock, PATIENCE)?;
-    stage.until("B waits", || waits(&mut a, lock))?;
+    begin_to_wait(stage, &mut a, &mut b, lock)?;
     let death = a.kill()?;
     let granted = b.taken_at()?;
     if granted.is_some() && b.look()? > 0 {
+        stage.work(SALE);
         b.sell()?;
         b.give_back()?;
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::cmd::lab::server::Server;
-use crate::cmd::lab::stage::{LOCK, Stage, tenure, usual};
+use crate::cmd::lab::stage::{LOCK, SALE, Stage, tenure, usual};
 use crate::cmd::lab::story::{Kind, Outcome, Story, Way};
 use crate::cmd::lab::upset::Played;
 use crate::cmd::lab::words::Lock;
@@ -27,19 +27,23 @@ pub(crate) static STORY: Story = Story {
 fn naive(stage: &Stage) -> Played<Outcome> {
     let server = stage.server()?;
     let (mut a, mut b) = (stage.actor("A")?, stage.actor("B")?);
-    let first = a.redis(&server, &["SET", LOCK, "A", "NX", "PX", TTL])?.is_yes();
+    let a_is_in = a.redis(&server, &["SET", LOCK, "A", "NX", "PX", TTL])?.is_yes();
     a.granted()?;
-    let seen = [a.look()?, {
-        stage.until_gone(&server, LOCK)?;
-        let second = b.redis(&server, &["SET", LOCK, "B", "NX", "PX", "5000"])?.is_yes();
-        b.granted()?;
-        if second { b.look()? } else { 0 }
-    }];
+    let seen_by_a = a.look()?;
+    stage.until_gone(&server, LOCK)?;
+    let b_is_in = b.redis(&server, &["SET", LOCK, "B", "NX", "PX", "5000"])?.is_yes();
+    b.granted()?;
+    let seen_by_b = b.look()?;
+    stage.work(SALE);
     b.sell()?;
+    stage.work(SALE);
     a.sell()?;
     let sales = stage.sales()?;
     Ok(Outcome::new("the lock ran out under A's work; B got in, and both sold the last unit")
-        .claim("both had the lock, one after the other, and saw the same unit", first && seen == [1, 1])
+        .claim(
+            "both had the lock, one after the other, and saw the same unit",
+            a_is_in && b_is_in && (seen_by_a, seen_by_b) == (1, 1),
+        )
         .claim("the last unit is sold twice", sales.oversold() == 1)
         .claim("A's write is stale", sales.stale == 1))
 }
@@ -60,13 +64,14 @@ fn works_for_three_leases(stage: &Stage, server: &Server, lock: &Lock, verdict: 
     let [mut a, mut b] = stage.actors(["A", "B"], lock)?;
     let locked = a.try_take(lock)?;
     let first = a.look()?;
-    b.begin_to_take(lock, PATIENCE)?;
+    stage.let_wait(&mut b, lock, PATIENCE)?;
     stage.work(LEASE * 3);
     let outlived = server.ask::<bool>(&["EXISTS", LOCK])? && a.is_held()?;
     a.sell()?;
     a.give_back()?;
     let granted = b.taken()?;
     let second = b.look()?;
+    stage.work(SALE);
     b.give_back()?;
     let sales = stage.sales()?;
     Ok(Outcome::new(verdict)

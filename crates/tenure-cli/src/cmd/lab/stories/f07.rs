@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::cmd::lab::server::Server;
-use crate::cmd::lab::stage::{LOCK, Stage, tenure};
+use crate::cmd::lab::stage::{LOCK, SALE, Stage, tenure};
 use crate::cmd::lab::story::{Kind, Outcome, Story, Way};
 use crate::cmd::lab::upset::Played;
 use crate::cmd::lab::words::Value;
@@ -62,9 +62,11 @@ fn by_counting(stage: &Stage) -> Played<Outcome> {
         a.granted()?;
     }
     a.look()?;
+    stage.work(SALE);
     a.sell()?;
     let mut left = Vec::new();
     for _ in ["inner", "outer"] {
+        stage.work(SALE);
         left.push(a.redis_quietly(&server, &["EVAL", LEAVE, "1", LOCK, "A:1"])?);
         a.give_back()?;
         left.push(Value::Int(i64::from(is_locked(&server)?)));
@@ -83,9 +85,11 @@ fn with_tenure(stage: &Stage) -> Played<Outcome> {
     let before = stage.requests()?;
     let inner = a.try_take(&lock)?;
     a.look()?;
+    stage.work(SALE);
     a.sell()?;
     a.give_back()?;
     let cost = stage.requests()? - before;
+    stage.work(SALE);
     let kept = a.is_held()? && is_locked(&server)?;
     let given_back = a.give_back()? && !is_locked(&server)?;
     Ok(Outcome::new(format!("the client counts: the inner call cost {cost} requests"))

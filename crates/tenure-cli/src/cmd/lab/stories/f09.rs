@@ -6,7 +6,7 @@ use tenure::duration;
 
 use crate::cmd::lab::actor::Actor;
 use crate::cmd::lab::server::Server;
-use crate::cmd::lab::stage::{LOCK, Stage, tenure};
+use crate::cmd::lab::stage::{LOCK, SALE, Stage, tenure};
 use crate::cmd::lab::story::{Kind, Outcome, Story, Way};
 use crate::cmd::lab::upset::Played;
 use crate::cmd::lab::usual::RELEASE;
@@ -38,7 +38,7 @@ fn naive(stage: &Stage) -> Played<Outcome> {
     let server = stage.server()?;
     let (mut a, mut b) = (stage.actor("A")?, stage.actor("B")?);
     let b_must_wait = begin(&server, &mut a, &mut b, "30000")?;
-    let reached = release_unheard(&server, &mut a, &b)?;
+    let reached = release_unheard(stage, &server, &mut a, &b)?;
     let heard = b.hear(PATIENCE)?;
     b.end_waiting(std::time::Instant::now(), false);
     let is_free = !server.ask::<bool>(&["EXISTS", LOCK])?;
@@ -56,13 +56,14 @@ fn until_the_lock_ends(stage: &Stage) -> Played<Outcome> {
     let Value::Int(left) = b.redis(&server, &["PTTL", LOCK])? else {
         return Ok(Outcome::new("").claim("the lock has an end", false));
     };
-    let reached = release_unheard(&server, &mut a, &b)?;
+    let reached = release_unheard(stage, &server, &mut a, &b)?;
     let left = Duration::from_millis(u64::try_from(left).unwrap_or_default());
     let heard = b.hear(left)?;
     let granted = b.redis(&server, &["SET", LOCK, "B", "NX", "PX", TTL])?.is_yes();
     b.end_waiting(std::time::Instant::now(), granted);
     b.granted()?;
     b.look()?;
+    stage.work(SALE);
     b.sell()?;
     let verdict = format!(
         "B asks again when the lock would have ended: {} too late here, 30 s by Redisson's default",
@@ -85,11 +86,13 @@ fn begin(server: &Server, a: &mut Actor, b: &mut Actor, ttl: &str) -> Played<boo
 }
 
 /// A sells and releases while B's subscription is cut. How many heard the message.
-fn release_unheard(server: &Server, a: &mut Actor, b: &Actor) -> Played<Value> {
+fn release_unheard(stage: &Stage, server: &Server, a: &mut Actor, b: &Actor) -> Played<Value> {
+    stage.work(SALE);
     for (client, _) in server.clients()?.into_iter().filter(|(_, subscribed)| *subscribed) {
         server.cut(client)?;
     }
     b.did("its connection is cut");
+    stage.work(SALE);
     a.sell()?;
     a.redis_quietly(server, &["EVAL", RELEASE, "1", LOCK, "A"])?;
     a.give_back()?;
@@ -112,6 +115,7 @@ fn with_tenure(stage: &Stage) -> Played<Outcome> {
         server.cut(client.0)?;
     }
     b.did("its connection is cut");
+    stage.work(SALE);
     a.sell()?;
     let released = a.give_back()?;
     let deaf_until = std::time::Instant::now();
@@ -119,6 +123,7 @@ fn with_tenure(stage: &Stage) -> Played<Outcome> {
     let granted = b.taken_at()?;
     let late = granted.map(|granted| granted.saturating_duration_since(deaf_until));
     if granted.is_some() && b.look()? > 0 {
+        stage.work(SALE);
         b.sell()?;
         b.give_back()?;
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::cmd::lab::actor::Actor;
 use crate::cmd::lab::server::Server;
-use crate::cmd::lab::stage::{LOCK, Stage};
+use crate::cmd::lab::stage::{LOCK, SALE, Stage};
 use crate::cmd::lab::story::Outcome;
 use crate::cmd::lab::upset::Played;
 use crate::cmd::lab::words::Lock;
@@ -32,11 +32,14 @@ pub(super) fn deletes_the_lock_of_another(stage: &Stage, server: &Server, mut a:
     stage.until_gone(server, LOCK)?;
     let b_is_in = set(&mut b, server, "10000")?;
     let seen_by_b = b.look()?;
+    stage.work(SALE);
     let deleted = a.redis(server, &["DEL", LOCK])?.is_yes();
     a.give_back()?;
     let c_is_in = set(&mut c, server, "10000")?;
     let seen_by_c = c.look()?;
+    stage.work(SALE);
     b.sell()?;
+    stage.work(SALE);
     c.sell()?;
     let sales = stage.sales()?;
     Ok(Outcome::new(verdict)
@@ -54,18 +57,25 @@ pub(super) fn gives_back_only_its_own(
     verdict: &str,
 ) -> Played<Outcome> {
     let [mut a, mut b, mut c] = stage.actors(["A", "B", "C"], long)?;
+    let tells = matches!(short, Lock::Tenure(_));
     let a_was_in = a.try_take(short)?;
     stage.until_gone(server, LOCK)?;
+    if tells {
+        stage.until("A is told that its lease has ended", || Ok(a.was_told()))?;
+    }
     let b_is_in = b.try_take(long)?;
+    stage.work(SALE);
     let was_its_own = a.give_back()?;
     a.did("gives back: it is not its own any more, and stays");
     let c_is_in = c.try_take(long)?;
-    c.begin_to_take(long, PATIENCE)?;
+    stage.let_wait(&mut c, long, PATIENCE)?;
     let seen_by_b = b.look()?;
+    stage.work(SALE);
     b.sell()?;
     let b_was_in = b.give_back()?;
     let c_is_next = c.taken()?;
     let seen_by_c = c.look()?;
+    stage.work(SALE);
     c.give_back()?;
     let sales = stage.sales()?;
     Ok(Outcome::new(verdict)
