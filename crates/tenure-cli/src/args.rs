@@ -74,32 +74,6 @@ Examples:
   tenure elect --value 10.0.0.7:8080 --lease 10s scheduler -- ./scheduler
   tenure who scheduler";
 
-const LAB_NOTES: &str = "\
-Each story is one failure. It is played in the naive way (what one is warned of), in the usual way (what common libraries \
-do) and with Tenure, each on Redis servers, a shop in SQLite and processes of its own, which are really killed and stopped. \
-Each takes a few seconds; the servers are gone afterwards. What is said of each way is checked.
-
-Columns:
-  SOLD      units sold, of those that there were
-  OVERSOLD  units sold and not there: sold less stock, or 0
-  STALE     stale writes accepted: writes that the shop took from somebody whose grant was older than that of somebody
-            else who had been granted the lock before that write
-  WAITED    how long all together waited for the lock
-  REQUESTS  commands that clients sent to the servers, as the servers saw them; neither greetings nor what scripts did
-            inside. A client of Tenure says once who it is, and sends scripts that the server does not know yet
-
-Exit status:
-  0   all is as claimed: with Tenure, no unit was sold twice, and no stale write got through
-  1   something is not as claimed, or a story could not be played
-  2   wrong usage
-  69  there is no redis-server
-
-Examples:
-  tenure lab ls
-  tenure lab
-  tenure lab F1 f13
-  tenure lab --html failures.html";
-
 /// Run a program under a distributed lock; see, list and break locks.
 #[derive(Parser)]
 #[command(name = "tenure", version, max_term_width = 100, arg_required_else_help = true)]
@@ -147,7 +121,7 @@ pub(crate) enum Command {
     /// Play the failures of distributed locks on real servers, and see what stops them.
     ///
     /// Needs redis-server, and starts it by itself; no store is used, and none is harmed.
-    #[command(after_help = "See --help for what the columns mean.", after_long_help = LAB_NOTES)]
+    #[command(after_help = "See --help for what the columns mean.", after_long_help = crate::cmd::lab::NOTES)]
     Lab(LabArgs),
     /// What a storage needs that checks tokens.
     #[command(subcommand)]

@@ -15,7 +15,7 @@ use super::timeline::{During, Moment, Notes, Open};
 use super::upset::{Played, Upset};
 use super::words::{Answer, Word};
 use super::{player, process};
-use crate::cmd::run::{exec, own_program};
+use crate::cmd::run::own_program;
 
 /// How long an actor may take for what does not wait for anybody.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
@@ -69,7 +69,7 @@ impl Actor {
     pub(crate) fn start(name: &str, dir: &Path, shop: &Path, company: Company) -> Played<Self> {
         let own = own_program()?;
         let args = [player::MARK.into(), name.into(), shop.into()];
-        let mut command = exec::command(own.as_os_str(), &args)?;
+        let mut command = process::tied(own.as_os_str(), &args)?;
         command.current_dir(dir).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn()?;
         let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {

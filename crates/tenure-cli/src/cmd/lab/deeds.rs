@@ -112,7 +112,12 @@ impl Actor {
 
     /// Notes that commands of the story got it the lock.
     pub(crate) fn granted(&mut self) -> Played<()> {
-        let (at, answer) = self.ask(&Word::Granted)?;
+        self.granted_with(None)
+    }
+
+    /// The same, with a token that goes along with each write.
+    pub(crate) fn granted_with(&mut self, token: Option<u64>) -> Played<()> {
+        let (at, answer) = self.ask(&Word::Granted { token })?;
         self.granted_or_not(at, &answer).map(drop)
     }
 

@@ -7,6 +7,7 @@ mod actor;
 mod deeds;
 mod ear;
 mod habits;
+mod notes;
 mod page;
 mod picture;
 mod player;
@@ -33,6 +34,7 @@ use tempfile::TempDir;
 
 use crate::exit::{self, Failure};
 use crate::output;
+pub(crate) use notes::NOTES;
 use progress::Progress;
 use stories::STORIES;
 use story::{Report, Story};

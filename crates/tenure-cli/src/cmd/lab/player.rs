@@ -82,7 +82,9 @@ struct Player {
 
 enum Held {
     /// By commands that the story sent.
-    ByHand,
+    ByHand {
+        token: Option<u64>,
+    },
     Local(MutexGuard<'static, ()>),
     Usual(u16, Usual),
     Tenure(Guard),
@@ -118,7 +120,7 @@ impl Player {
             Word::Prepare(lock) => self.prepare(&lock),
             Word::Take { lock, wait } => self.take(&lock, wait),
             Word::GiveBack => self.give_back(),
-            Word::Granted => self.granted(Held::ByHand, None),
+            Word::Granted { token } => self.granted(Held::ByHand { token }, token),
             Word::IsHeld => Ok(Answer::Is(match self.held.last() {
                 Some((_, Held::Tenure(guard))) => guard.is_valid(),
                 // The others have no way to know.
@@ -130,7 +132,7 @@ impl Player {
             }
             Word::Recurse { port, command, stack } => {
                 habits::recurse(port, command, stack)?;
-                self.granted(Held::ByHand, None)
+                self.granted(Held::ByHand { token: None }, None)
             }
             Word::Subscribe { port, channel } => {
                 self.listener = Some(Listener::subscribe(port, channel)?);
@@ -205,7 +207,7 @@ impl Player {
     fn give_back(&mut self) -> Played<Answer> {
         let (_, held) = self.held.pop().ok_or_else(|| Upset::new(format!("{} has nothing to give back", self.name)))?;
         Ok(Answer::Is(match held {
-            Held::ByHand => true,
+            Held::ByHand { .. } => true,
             Held::Local(guard) => {
                 drop(guard);
                 true
@@ -232,6 +234,7 @@ impl Player {
     fn token(&self) -> Option<u64> {
         match self.held.last() {
             Some((_, Held::Tenure(guard))) => Some(guard.token().get()),
+            Some((_, Held::ByHand { token })) => *token,
             _ => None,
         }
     }

@@ -1,12 +1,25 @@
-//! Processes that are stopped and go on.
+//! Processes that end with the lab, are stopped and go on.
 
 use std::time::{Duration, Instant};
+
+use std::ffi::{OsStr, OsString};
+use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::upset::{Played, Upset};
+use crate::cmd::run::exec;
 
 const LIMIT: Duration = Duration::from_secs(10);
+
+/// A program that ends with the calling thread: the main one, then, unless it is to end sooner.
+pub(crate) fn tied(program: &OsStr, args: &[OsString]) -> Played<Command> {
+    // It starts this program again, which would be the tests, which would start themselves again.
+    if cfg!(test) {
+        return Err(Upset::new("the program's own tests start no processes"));
+    }
+    Ok(exec::command(program, args)?)
+}
 
 pub(crate) fn signal(pid: u32, signal: Signal) -> Played<()> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(|| Upset::new("no such process"))?;

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::ear::Ear;
+use super::process;
 use super::upset::{Played, Upset};
-use crate::cmd::run::exec;
 
 /// How long a server may take to start.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -150,11 +150,11 @@ impl Server {
 
     /// It stands still: it neither answers nor ends connections.
     pub(crate) fn stop(&self) -> Played<()> {
-        super::process::stop(self.pid())
+        process::stop(self.pid())
     }
 
     pub(crate) fn go_on(&self) -> Played<()> {
-        super::process::signal(self.pid(), Signal::CONT)
+        process::signal(self.pid(), Signal::CONT)
     }
 
     fn pid(&self) -> u32 {
@@ -216,7 +216,7 @@ fn spawn(program: &OsStr, setup: &Setup, dir: &Path, port: u16) -> Played<Child>
     let port = port.to_string();
     let ours = ["--port", &port, "--bind", "127.0.0.1", "--unixsocket", "socket", "--save", "", "--logfile", "log"];
     let args: Vec<OsString> = ours.iter().map(OsString::from).chain(setup.args.iter().map(OsString::from)).collect();
-    let mut command = exec::command(program, &args)?;
+    let mut command = process::tied(program, &args)?;
     command.current_dir(dir).envs(setup.environment.iter().cloned());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     Ok(command.spawn()?)

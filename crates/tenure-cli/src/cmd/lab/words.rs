@@ -17,8 +17,8 @@ pub(crate) enum Word {
     Take { lock: Lock, wait: Option<Duration> },
     /// Give back what was taken last.
     GiveBack,
-    /// Note a grant that came of [`Redis`](Self::Redis) commands.
-    Granted,
+    /// Note a grant that came of [`Redis`](Self::Redis) commands. Its token, if it has one, goes along with each write.
+    Granted { token: Option<u64> },
     /// Say whether what was taken last is still held, as far as one knows oneself.
     IsHeld,
     /// Say how many wait for a lock of Tenure's.

@@ -8,8 +8,8 @@ use crate::cmd::lab::story::{Kind, Outcome, Story, Way};
 use crate::cmd::lab::upset::Played;
 use crate::cmd::lab::words::Lock;
 
-const LEASE: Duration = Duration::from_millis(500);
-const TTL: &str = "500";
+const LEASE: Duration = Duration::from_millis(800);
+const TTL: &str = "800";
 const PATIENCE: Duration = Duration::from_secs(8);
 
 pub(crate) static STORY: Story = Story {
@@ -18,9 +18,9 @@ pub(crate) static STORY: Story = Story {
     lesson: "No lease is long enough for all work: it must be renewed for as long as the holder lives.",
     stock: 1,
     ways: &[
-        Way { kind: Kind::Naive, how: "SET NX PX 500, and hope", play: naive },
-        Way { kind: Kind::Usual, how: "SET NX PX 500, renewed at a third", play: in_redis_as_usual },
-        Way { kind: Kind::Tenure, how: "Mutex, lease 500 ms, renewed at a third", play: with_tenure },
+        Way { kind: Kind::Naive, how: "SET NX PX 800, and hope", play: naive },
+        Way { kind: Kind::Usual, how: "SET NX PX 800, renewed at a third", play: in_redis_as_usual },
+        Way { kind: Kind::Tenure, how: "Mutex, lease 800 ms, renewed at a third", play: with_tenure },
     ],
 };
 
@@ -51,21 +51,21 @@ fn naive(stage: &Stage) -> Played<Outcome> {
 fn in_redis_as_usual(stage: &Stage) -> Played<Outcome> {
     let server = stage.server()?;
     let verdict = "renewed in the background: enough, for as long as the process itself runs";
-    works_for_three_leases(stage, &server, &usual(&server, LEASE), verdict)
+    works_for_two_leases(stage, &server, &usual(&server, LEASE), verdict)
 }
 
 fn with_tenure(stage: &Stage) -> Played<Outcome> {
     let server = stage.server()?;
     let verdict = "renewed in the background; were it not, A would be told before the lease ends";
-    works_for_three_leases(stage, &server, &tenure(server.url(""), LEASE), verdict)
+    works_for_two_leases(stage, &server, &tenure(server.url(""), LEASE), verdict)
 }
 
-fn works_for_three_leases(stage: &Stage, server: &Server, lock: &Lock, verdict: &str) -> Played<Outcome> {
+fn works_for_two_leases(stage: &Stage, server: &Server, lock: &Lock, verdict: &str) -> Played<Outcome> {
     let [mut a, mut b] = stage.actors(["A", "B"], lock)?;
     let locked = a.try_take(lock)?;
     let first = a.look()?;
     stage.let_wait(&mut b, lock, PATIENCE)?;
-    stage.work(LEASE * 3);
+    stage.work(LEASE * 2);
     let outlived = server.ask::<bool>(&["EXISTS", LOCK])? && a.is_held()?;
     a.sell()?;
     a.give_back()?;
@@ -75,7 +75,7 @@ fn works_for_three_leases(stage: &Stage, server: &Server, lock: &Lock, verdict: 
     b.give_back()?;
     let sales = stage.sales()?;
     Ok(Outcome::new(verdict)
-        .claim("the lock outlives three leases of work", locked && outlived)
+        .claim("the lock outlives two leases of work", locked && outlived)
         .claim("B gets in when A is done, and sees that nothing is left", granted && (first, second) == (1, 0))
         .claim("the unit is sold once", (sales.sold, sales.stale) == (1, 0)))
 }
