@@ -8,11 +8,12 @@ Each takes a few seconds; the servers are gone afterwards. What is said of each 
 Columns:
   SOLD      units sold, of those that there were
   OVERSOLD  units sold and not there: sold less stock, or 0
-  STALE     stale writes accepted: writes that the shop took from somebody whose grant was older than that of somebody
-            else who had been granted the lock before that write
+  STALE     stale writes accepted: writes that the shop took from somebody whose grant was older
+            than that of somebody else who had been granted the lock before that write
   WAITED    how long all together waited for the lock
-  REQUESTS  commands that clients sent to the servers, as the servers saw them; neither greetings nor what scripts did
-            inside. A client of Tenure says once who it is, and sends scripts that the server does not know yet
+  REQUESTS  commands that clients sent to the servers, as the servers saw them; neither greetings
+            nor what scripts did inside. A client of Tenure says once who it is, and sends scripts
+            that the server does not know yet
 
 Exit status:
   0   all is as claimed: with Tenure, no unit was sold twice, and no stale write got through
