@@ -20,6 +20,8 @@ pub mod marks;
 pub mod mysql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(feature = "redis")]
+pub mod redis;
 pub mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -80,6 +82,14 @@ impl<P: Pass + ?Sized> Pass for &P {
     fn refused(&self) {
         (**self).refused();
     }
+}
+
+/// A token as every storage can keep it and every reader reads it.
+#[cfg(feature = "redis")]
+pub(crate) fn decimal(token: Token) -> crate::Result<String> {
+    let text = token.to_string();
+    text.parse::<Token>()?;
+    Ok(text)
 }
 
 /// The write came too late: somebody with a larger token has been here. Nothing was written.

@@ -58,7 +58,7 @@ pub(super) fn is_broken(e: &RedisError) -> bool {
 }
 
 /// Sorts an error. Nothing here is ever "busy": that is an answer, not an error.
-fn sort(doing: &str, e: &RedisError) -> Error {
+pub(crate) fn sort(doing: &str, e: &RedisError) -> Error {
     let (fault, transient) = kind(e);
     // redis-rs keeps credentials out of its errors; a server echoes none.
     let detail = e.to_string();

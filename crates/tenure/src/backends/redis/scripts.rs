@@ -6,7 +6,9 @@ use redis::Script;
 
 use super::keys::Layout;
 
-const TOKEN: &str = include_str!("scripts/token.lua");
+/// Whether a token is larger than another.
+pub(crate) const MORE: &str = include_str!("scripts/more.lua");
+const TOKEN: &str = concat!(include_str!("scripts/more.lua"), include_str!("scripts/token.lua"));
 const TELL: &str = include_str!("scripts/tell.lua");
 const REDISSON: &str = include_str!("scripts/layout_redisson.lua");
 const PLAIN: &str = include_str!("scripts/layout_plain.lua");
@@ -42,7 +44,7 @@ impl std::fmt::Debug for Source {
 }
 
 impl Source {
-    fn new(parts: &[&str]) -> Self {
+    pub(crate) fn new(parts: &[&str]) -> Self {
         let text = parts.concat();
         let hash = Script::new(&text).get_hash().to_owned();
         Self { text, hash }

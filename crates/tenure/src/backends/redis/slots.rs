@@ -13,12 +13,12 @@ pub(super) const SLOTS: u16 = 16384;
 pub(super) type Address = (String, u16);
 
 /// The slot of a key: of its hash tag, if it has one.
-pub(super) fn slot_of(key: &str) -> u16 {
+pub(crate) fn slot_of(key: &str) -> u16 {
     crc16::State::<crc16::XMODEM>::calculate(tag(key).unwrap_or(key).as_bytes()) % SLOTS
 }
 
 /// What stands between the first brace and the next closing one, unless that is nothing.
-fn tag(key: &str) -> Option<&str> {
+pub(crate) fn tag(key: &str) -> Option<&str> {
     let (_, rest) = key.split_once('{')?;
     rest.split_once('}').map(|(tag, _)| tag).filter(|tag| !tag.is_empty())
 }

@@ -1,6 +1,3 @@
--- Tokens are decimal strings, because Lua's numbers end at 2^53. Whether one is larger than another; nothing is the smallest.
-local function more(a, b) return #a > #b or #a == #b and a > b end
-
 -- Keeps a token, and returns the one before.
 local function put_token(key, token, idle)
   if idle == 0 then return redis.call('SET', key, token, 'GET') end

@@ -1,0 +1,3 @@
+
+raise()
+return {token}

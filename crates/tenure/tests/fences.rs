@@ -1,0 +1,40 @@
+//! Fences at the storage: nothing that comes too late is written, whatever the storage is.
+
+mod support;
+
+mod fence_cases {
+    pub(crate) mod redis;
+    pub(crate) mod redis_cluster;
+    pub(crate) mod redis_races;
+}
+
+use fence_cases::{redis, redis_cluster, redis_races};
+
+fn main() {
+    support::run(tests! {
+        Redis in redis:
+            what_is_not_smaller_writes_and_what_is_smaller_is_stale
+            a_stale_write_leaves_the_value_and_its_end_alone
+            deleting_a_key_keeps_its_fence
+            a_value_that_ends_by_itself_keeps_its_fence
+            tokens_beyond_two_to_the_53_are_told_apart
+            a_decrement_takes_all_or_nothing
+            numbers_beyond_two_to_the_53_are_decremented_exactly
+            what_is_no_number_is_not_decremented
+            a_key_of_another_type_is_refused_and_left_alone
+            a_fence_that_holds_no_token_lets_nobody_through
+            a_key_that_has_no_fence_is_refused_before_anything_is_written
+            a_fence_is_forgotten_only_where_that_was_asked_for
+            a_script_that_the_server_lost_is_sent_again
+            a_stale_write_under_a_guard_is_counted_by_its_locker
+            the_documented_rights_are_enough_and_no_more
+            marks_only_rise_and_are_no_fences_of_keys
+            marks_say_what_is_wrong_with_their_store;
+        Redis in redis_races:
+            no_lower_token_overwrites_a_higher_one
+            many_who_decrement_take_no_more_than_there_is;
+        Redis in redis_cluster:
+            keys_of_all_kinds_are_fenced_in_a_cluster
+            a_fence_moves_with_its_slot;
+    })
+}
