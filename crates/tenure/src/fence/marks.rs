@@ -19,7 +19,7 @@ pub trait Marks: std::fmt::Debug + Send + Sync {
 }
 
 /// How long a store may take to raise a mark.
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "sqlite"))]
 pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// The table of marks is not there, or is another one.

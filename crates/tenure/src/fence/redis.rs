@@ -46,12 +46,12 @@ use crate::name::Token;
 /// Why a fenced write to Redis did not happen.
 pub type Error = super::Error<RedisError>;
 
-const FENCE: &str = include_str!("scripts/fence.lua");
-const TEXT: &str = include_str!("scripts/text.lua");
+const FENCE: &str = include_str!("redis/scripts/fence.lua");
+const TEXT: &str = include_str!("redis/scripts/text.lua");
 
-static SET: LazyLock<Source> = LazyLock::new(|| Source::new(&[MORE, FENCE, TEXT, include_str!("scripts/set.lua")]));
-static DELETE: LazyLock<Source> = LazyLock::new(|| Source::new(&[MORE, FENCE, TEXT, include_str!("scripts/delete.lua")]));
-static DECREMENT: LazyLock<Source> = LazyLock::new(|| Source::new(&[MORE, FENCE, include_str!("scripts/decrement.lua")]));
+static SET: LazyLock<Source> = LazyLock::new(|| Source::new(&[MORE, FENCE, TEXT, include_str!("redis/scripts/set.lua")]));
+static DELETE: LazyLock<Source> = LazyLock::new(|| Source::new(&[MORE, FENCE, TEXT, include_str!("redis/scripts/delete.lua")]));
+static DECREMENT: LazyLock<Source> = LazyLock::new(|| Source::new(&[MORE, FENCE, include_str!("redis/scripts/decrement.lua")]));
 
 /// Writes strings and numbers to Redis, unless somebody with a larger token has written the key.
 ///
@@ -98,23 +98,17 @@ impl<C: ConnectionLike + Clone> RedisFence<C> {
     }
 
     /// Sets a key, without an end. May be repeated.
-    pub async fn set(&self, key: &str, value: impl ToSingleRedisArg, pass: &(impl Pass + ?Sized)) -> Result<(), Error> {
+    pub async fn set(&self, key: &str, value: impl ToSingleRedisArg, pass: &dyn Pass) -> Result<(), Error> {
         self.put(key, &value, 0, pass).await
     }
 
     /// Sets a key that ends by itself; its fence does not. May be repeated, and the time begins anew then.
-    pub async fn set_for(
-        &self,
-        key: &str,
-        value: impl ToSingleRedisArg,
-        ttl: Duration,
-        pass: &(impl Pass + ?Sized),
-    ) -> Result<(), Error> {
+    pub async fn set_for(&self, key: &str, value: impl ToSingleRedisArg, ttl: Duration, pass: &dyn Pass) -> Result<(), Error> {
         self.put(key, &value, millis("the time to live", ttl).map_err(Error::Request)?, pass).await
     }
 
     /// Deletes a key and keeps its fence. Says whether there was something to delete, and may be repeated.
-    pub async fn delete(&self, key: &str, pass: &(impl Pass + ?Sized)) -> Result<bool, Error> {
+    pub async fn delete(&self, key: &str, pass: &dyn Pass) -> Result<bool, Error> {
         let reply = self.ask(&DELETE, key, vec![], pass).await?;
         Ok(reply.get(1).is_some_and(|deleted| deleted == "1"))
     }
@@ -122,7 +116,7 @@ impl<C: ConnectionLike + Clone> RedisFence<C> {
     /// Takes so many away from a number if there are as many; a key that is not there has none. Its time to live stays as it is.
     ///
     /// **Not to be repeated** after an error that leaves open whether it was carried out: it would be taken twice.
-    pub async fn decrement(&self, key: &str, by: u64, pass: &(impl Pass + ?Sized)) -> Result<Decrement, Error> {
+    pub async fn decrement(&self, key: &str, by: u64, pass: &dyn Pass) -> Result<Decrement, Error> {
         let reply = self.ask(&DECREMENT, key, vec![by.to_string().into_bytes()], pass).await?;
         let read = || match &*reply {
             [_, left, taken] if taken == "1" => Some(Decrement::Left(left.parse().ok()?)),
@@ -132,18 +126,12 @@ impl<C: ConnectionLike + Clone> RedisFence<C> {
         read().ok_or_else(unexpected)
     }
 
-    async fn put(&self, key: &str, value: &impl ToSingleRedisArg, ttl: u64, pass: &(impl Pass + ?Sized)) -> Result<(), Error> {
+    async fn put(&self, key: &str, value: &impl ToSingleRedisArg, ttl: u64, pass: &dyn Pass) -> Result<(), Error> {
         let args = [value.to_redis_args(), vec![ttl.to_string().into_bytes()]].concat();
         self.ask(&SET, key, args, pass).await.map(drop)
     }
 
-    async fn ask(
-        &self,
-        source: &Source,
-        key: &str,
-        more: Vec<Vec<u8>>,
-        pass: &(impl Pass + ?Sized),
-    ) -> Result<Vec<String>, Error> {
+    async fn ask(&self, source: &Source, key: &str, more: Vec<Vec<u8>>, pass: &dyn Pass) -> Result<Vec<String>, Error> {
         let fence = names::fence_of(key).map_err(Error::Request)?;
         let token = decimal(pass.token()).map_err(Error::Request)?;
         let idle = self.forget_after.map_or(Ok(0), |idle| millis("forget_after", idle)).map_err(Error::Request)?;
