@@ -3,12 +3,14 @@
 mod support;
 
 mod fence_cases {
+    pub(crate) mod http;
+    pub(crate) mod http_client;
     pub(crate) mod redis;
     pub(crate) mod redis_cluster;
     pub(crate) mod redis_races;
 }
 
-use fence_cases::{redis, redis_cluster, redis_races};
+use fence_cases::{http, redis, redis_cluster, redis_races};
 
 fn main() {
     support::run(tests! {
@@ -36,5 +38,18 @@ fn main() {
         Redis in redis_cluster:
             keys_of_all_kinds_are_fenced_in_a_cluster
             a_fence_moves_with_its_slot;
+        Nothing in http:
+            a_request_with_a_smaller_token_is_refused_with_both
+            a_request_without_a_token_is_asked_for_one
+            what_is_no_token_is_a_bad_request
+            the_resource_is_what_the_service_says_it_is
+            the_sender_learns_of_it_and_its_locker_counts
+            who_is_overtaken_behind_the_door_is_refused_by_the_storage
+            only_a_service_that_was_ready_is_called
+            the_answer_is_json_of_this_form;
+        Redis in http:
+            processes_share_their_marks_in_redis
+            marks_that_cannot_be_asked_let_nobody_in
+            of_a_hundred_in_any_order_those_let_in_write_in_order;
     })
 }

@@ -15,6 +15,8 @@
 //! has both tokens; each fence counts them ([`Tally`]), and so does the locker whose guard it was
 //! ([`Stats::stale`](crate::Stats::stale)). **A fence never goes down.**
 
+#[cfg(feature = "http")]
+pub mod http;
 pub mod marks;
 #[cfg(feature = "mysql")]
 pub mod mysql;
