@@ -5,12 +5,14 @@ mod support;
 mod fence_cases {
     pub(crate) mod http;
     pub(crate) mod http_client;
+    pub(crate) mod object;
+    pub(crate) mod odd_store;
     pub(crate) mod redis;
     pub(crate) mod redis_cluster;
     pub(crate) mod redis_races;
 }
 
-use fence_cases::{http, redis, redis_cluster, redis_races};
+use fence_cases::{http, object, redis, redis_cluster, redis_races};
 
 fn main() {
     support::run(tests! {
@@ -51,5 +53,15 @@ fn main() {
             processes_share_their_marks_in_redis
             marks_that_cannot_be_asked_let_nobody_in
             of_a_hundred_in_any_order_those_let_in_write_in_order;
+        Nothing in object:
+            what_is_not_smaller_is_written_and_what_is_smaller_is_stale
+            deleting_an_object_keeps_its_fence
+            a_stale_object_under_a_guard_is_counted_by_its_locker
+            of_many_writers_the_one_with_the_largest_token_has_the_last_word
+            a_store_that_breaks_a_promise_is_refused
+            what_was_not_written_through_the_fence_is_left_alone
+            attributes_of_the_user_stay_beside_the_token
+            conflicts_without_end_are_an_error
+            versions_are_named_in_order_and_all_but_the_last_are_pruned;
     })
 }

@@ -20,6 +20,8 @@ pub mod http;
 pub mod marks;
 #[cfg(feature = "mysql")]
 pub mod mysql;
+#[cfg(feature = "object")]
+pub mod object;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "redis")]
@@ -87,7 +89,7 @@ impl<P: Pass + ?Sized> Pass for &P {
 }
 
 /// A token as every storage can keep it and every reader reads it.
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "object", feature = "redis"))]
 pub(crate) fn decimal(token: Token) -> crate::Result<String> {
     let text = token.to_string();
     text.parse::<Token>()?;
