@@ -11,10 +11,19 @@ mod fence_sql_cases {
     pub(crate) mod table;
 }
 
+#[path = "../examples/fence_mysql_async.rs"]
+#[allow(dead_code, reason = "the tests give the URL")]
+mod fence_mysql_async;
+#[path = "../examples/fence_rusqlite.rs"]
+mod fence_rusqlite;
+#[path = "../examples/fence_tokio_postgres.rs"]
+#[allow(dead_code, reason = "the tests give the URL")]
+mod fence_tokio_postgres;
+
 use fence_sql_cases::session::Place;
 use fence_sql_cases::{column, marks, own, races, table};
 use support::locker::block_on;
-use support::{Needs, Test};
+use support::{Needs, Test, mariadb, postgres};
 
 macro_rules! on_all_databases {
     ($($module:ident: $($name:ident)*;)*) => {{
@@ -109,5 +118,11 @@ fn main() {
             a_pass_outside_of_a_transaction_is_refused
             a_savepoint_is_a_transaction;
     });
+    let examples: [(Needs, &str, fn()); 3] = [
+        (Needs::Postgres, "postgres", || block_on(fence_tokio_postgres::run(&postgres::database())).expect("it runs")),
+        (Needs::Mariadb, "mysql", || block_on(fence_mysql_async::run(&mariadb::database())).expect("it runs")),
+        (Needs::Nothing, "sqlite", || fence_rusqlite::main().expect("it runs")),
+    ];
+    tests.extend(examples.map(|(needs, name, run)| Test::new(format!("{name}::the_example_runs"), needs, run)));
     support::run(tests);
 }

@@ -66,16 +66,22 @@ fn a_row_is_asked_what_stands_in_the_way() {
     let token = Token::new(7);
     let update = Update::of("stock").key("id = ?", [1]).only_if("units >= ?", [1]).fenced("fence", &token);
     let [postgres, mysql, sqlite] = on_all(|dialect| text(update.probe(dialect)));
-    assert_eq!(postgres, "SELECT CAST(coalesce(fence, 0) AS bigint), CAST(0 AS bigint) FROM stock WHERE (id = $1)");
+    assert_eq!(
+        postgres,
+        "SELECT CAST(coalesce(fence, 0) AS bigint) AS fence, CAST(0 AS bigint) AS lease FROM stock WHERE (id = $1)"
+    );
     assert_eq!(
         mysql,
-        "SELECT CAST(coalesce(fence, 0) AS signed), CAST(0 AS signed) FROM stock WHERE (id = ?) LOCK IN SHARE MODE"
+        "SELECT CAST(coalesce(fence, 0) AS signed) AS fence, CAST(0 AS signed) AS lease FROM stock WHERE (id = ?) LOCK IN SHARE MODE"
     );
-    assert_eq!(sqlite, "SELECT CAST(coalesce(fence, 0) AS bigint), CAST(0 AS bigint) FROM stock WHERE (id = ?)");
+    assert_eq!(
+        sqlite,
+        "SELECT CAST(coalesce(fence, 0) AS bigint) AS fence, CAST(0 AS bigint) AS lease FROM stock WHERE (id = ?)"
+    );
     let [postgres, mysql, sqlite] = on_all(|dialect| text(update.read_lease(dialect, "lease")));
-    assert_eq!(postgres, "SELECT CAST(coalesce(lease, 0) AS bigint) FROM stock WHERE (id = $1)");
-    assert_eq!(mysql, "SELECT CAST(coalesce(lease, 0) AS signed) FROM stock WHERE (id = ?)");
-    assert_eq!(sqlite, "SELECT CAST(coalesce(lease, 0) AS bigint) FROM stock WHERE (id = ?)");
+    assert_eq!(postgres, "SELECT CAST(coalesce(lease, 0) AS bigint) AS lease FROM stock WHERE (id = $1)");
+    assert_eq!(mysql, "SELECT CAST(coalesce(lease, 0) AS signed) AS lease FROM stock WHERE (id = ?)");
+    assert_eq!(sqlite, "SELECT CAST(coalesce(lease, 0) AS bigint) AS lease FROM stock WHERE (id = ?)");
 }
 
 #[test]

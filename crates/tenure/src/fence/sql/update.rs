@@ -121,13 +121,13 @@ impl<'a> Update<'a> {
         Ok(writer.done())
     }
 
-    /// Reads one row of two whole numbers, a [`Probe`]: what stands in the way. To be run when the write met no row.
+    /// Reads one row of two whole numbers, `fence` and `lease` of a [`Probe`]: what stands in the way. To be run when the write met no row.
     pub fn probe(&self, dialect: Dialect) -> Result<Statement> {
         let mut writer = Writer::new(dialect);
         let fence = self.fence.as_ref().map(|(column, _)| column_name(column)).transpose()?;
         let lease = self.lease.as_ref().map(|(column, _)| column_name(column)).transpose()?;
         let column = |name: Option<&str>| whole(dialect, &name.map_or_else(|| "0".to_owned(), number_in));
-        writer.text("SELECT ").text(&column(fence)).text(", ").text(&column(lease));
+        writer.text(&format!("SELECT {} AS fence, {} AS lease", column(fence), column(lease)));
         writer.text(" FROM ").text(table_name(&self.table)?).text(" WHERE (").fragment(self.row()?)?.text(")");
         if dialect == Dialect::Mysql {
             // A plain read may come from a snapshot in which nothing stands in the way yet.
@@ -136,11 +136,11 @@ impl<'a> Update<'a> {
         Ok(writer.done())
     }
 
-    /// Reads one whole number, the row's lease, for [`lease`](Self::lease). No row: there is none to write to.
+    /// Reads one whole number, the row's `lease`, for [`lease`](Self::lease). No row: there is none to write to.
     pub fn read_lease(&self, dialect: Dialect, column: &str) -> Result<Statement> {
         let mut writer = Writer::new(dialect);
         let column = whole(dialect, &number_in(column_name(column)?));
-        writer.text(&format!("SELECT {column} FROM ")).text(table_name(&self.table)?);
+        writer.text(&format!("SELECT {column} AS lease FROM ")).text(table_name(&self.table)?);
         writer.text(" WHERE (").fragment(self.row()?)?.text(")");
         Ok(writer.done())
     }
