@@ -124,5 +124,10 @@ fn main() {
         (Needs::Nothing, "sqlite", || fence_rusqlite::main().expect("it runs")),
     ];
     tests.extend(examples.map(|(needs, name, run)| Test::new(format!("{name}::the_example_runs"), needs, run)));
+    let drivers: [(&str, fn()); 2] = [
+        ("sqlx_runs_the_statements", own::sqlx_runs_the_statements),
+        ("diesel_runs_the_statements", own::diesel_runs_the_statements),
+    ];
+    tests.extend(drivers.map(|(name, run)| Test::new(format!("drivers::{name}"), Needs::Drivers, run)));
     support::run(tests);
 }

@@ -1,12 +1,16 @@
 //! What each database has of its own.
 
+use std::process::Command;
+
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, OptsBuilder};
 use tenure::Token;
-use tenure::fence::sql::{Effect, FenceTable, Update};
+use tenure::fence::sql::{Dialect, Effect, FenceTable, Update};
 use tenure::fence::{mysql, sqlite};
 
 use super::session::{Error, Place, Session};
+use crate::support::database::driver;
+use crate::support::{mariadb, postgres};
 
 pub(crate) async fn text_becomes_what_the_column_is(place: Place) {
     let mut session = place.open().await;
@@ -98,4 +102,25 @@ pub(crate) async fn a_savepoint_is_a_transaction(place: Place) {
     sqlite::pass(&savepoint, &FenceTable::default(), "R", &Token::new(5)).expect("passed");
     savepoint.commit().expect("committed");
     assert_eq!(place.open().await.mark("R").await, Some(5));
+}
+
+pub(crate) fn sqlx_runs_the_statements() {
+    // Options of the URL are the drivers' own.
+    let servers = [postgres::database(), mariadb::database()];
+    let [postgres, mysql] = servers.each_ref().map(|url| url.split('?').next().unwrap_or_default());
+    let said = drive("sqlx", &[postgres, mysql, "sqlite::memory:"]);
+    for dialect in Dialect::ALL {
+        assert_eq!(said.matches(&format!("sqlx, {dialect}, ")).count(), 2, "{said}");
+    }
+}
+
+pub(crate) fn diesel_runs_the_statements() {
+    let said = drive("diesel", &[]);
+    assert_eq!(said.matches("diesel, sqlite, ").count(), 2, "{said}");
+}
+
+fn drive(program: &str, args: &[&str]) -> String {
+    let output = Command::new(driver(program)).args(args).output().expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("text")
 }

@@ -113,3 +113,8 @@ pub(crate) fn file() -> String {
     });
     DIRECTORY.join(fresh_name()).display().to_string()
 }
+
+/// A program of `examples/drivers`, if that was built.
+pub(crate) fn driver(name: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "../../target/drivers/debug", name].iter().collect()
+}

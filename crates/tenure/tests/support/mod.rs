@@ -77,6 +77,8 @@ pub(crate) enum Needs {
     Redis,
     Postgres,
     Mariadb,
+    /// Both, and the programs of `examples/drivers`.
+    Drivers,
     Openssl,
     /// A server whose clock can be moved.
     Cc,
@@ -98,6 +100,10 @@ impl Needs {
             Self::Postgres => Some("PostgreSQL (apt-get install postgresql)".to_owned()),
             Self::Mariadb if mariadb::program().is_some() => None,
             Self::Mariadb => Some("MariaDB (apt-get install mariadb-server)".to_owned()),
+            Self::Drivers if !database::driver("sqlx").exists() => {
+                Some("examples/drivers (examples/drivers/run builds it)".to_owned())
+            }
+            Self::Drivers => Self::Postgres.missing().or_else(|| Self::Mariadb.missing()),
             Self::Openssl if installed(&server) && installed_openssl() => None,
             Self::Openssl => Some(format!("{server} and openssl (apt-get install redis-server openssl)")),
             Self::Cc if installed(&server) && installed("cc") => None,
