@@ -40,8 +40,8 @@
 //! [`Backend`](backend::Backend) and run the `conformance` suite on it.
 //!
 //! # Features
-//! `redis` and `sqlite` (both on by default) add stores, `blocking` adds the facade for threads, `conformance` the
-//! suite. No feature changes how anything behaves.
+//! `redis` and `sqlite` (both on by default) add stores and [fences](fence), `postgres`, `mysql`, `http` and `object` add fences, `blocking`
+//! adds the facade for threads, `conformance` the suite. No feature changes how anything behaves.
 
 pub mod backend;
 pub mod backends;

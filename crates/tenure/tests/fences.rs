@@ -3,6 +3,8 @@
 mod support;
 
 mod fence_cases {
+    pub(crate) mod file;
+    pub(crate) mod file_processes;
     pub(crate) mod http;
     pub(crate) mod http_client;
     pub(crate) mod object;
@@ -12,9 +14,12 @@ mod fence_cases {
     pub(crate) mod redis_races;
 }
 
-use fence_cases::{http, object, redis, redis_cluster, redis_races};
+use fence_cases::{file, file_processes, http, object, redis, redis_cluster, redis_races};
 
 fn main() {
+    if let Some(role) = support::player::role() {
+        return file_processes::play(&role);
+    }
     support::run(tests! {
         Redis in redis:
             what_is_not_smaller_writes_and_what_is_smaller_is_stale
@@ -58,10 +63,29 @@ fn main() {
             deleting_an_object_keeps_its_fence
             a_stale_object_under_a_guard_is_counted_by_its_locker
             of_many_writers_the_one_with_the_largest_token_has_the_last_word
+            of_two_who_write_first_the_larger_token_has_the_last_word
             a_store_that_breaks_a_promise_is_refused
             what_was_not_written_through_the_fence_is_left_alone
             attributes_of_the_user_stay_beside_the_token
             conflicts_without_end_are_an_error
             versions_are_named_in_order_and_all_but_the_last_are_pruned;
+        Nothing in file:
+            a_file_is_replaced_unless_a_larger_token_was_there
+            removing_a_file_keeps_its_fence
+            who_raised_the_fence_and_died_can_write_again
+            a_damaged_fence_lets_nobody_through
+            permissions_are_kept
+            waiting_for_other_writers_has_an_end
+            what_the_dead_have_left_goes_and_what_the_living_write_stays
+            names_may_be_odd
+            what_cannot_be_fenced_is_refused_with_what_can
+            a_stale_file_under_a_guard_is_counted_by_its_locker
+            of_many_threads_the_largest_token_has_the_last_word;
+        Nothing in file_processes:
+            writers_killed_at_any_moment_leave_whole_files_and_fences_that_stand
+            of_two_processes_no_lower_token_overwrites_a_higher_one
+            a_writer_that_was_stopped_is_stale_when_it_wakes_up
+            writers_stopped_at_any_moment_do_not_overwrite
+            a_directory_that_may_not_be_written_is_named;
     })
 }

@@ -15,6 +15,7 @@
 //! has both tokens; each fence counts them ([`Tally`]), and so does the locker whose guard it was
 //! ([`Stats::stale`](crate::Stats::stale)). **A fence never goes down.**
 
+pub mod file;
 #[cfg(feature = "http")]
 pub mod http;
 pub mod marks;
@@ -89,7 +90,6 @@ impl<P: Pass + ?Sized> Pass for &P {
 }
 
 /// A token as every storage can keep it and every reader reads it.
-#[cfg(any(feature = "object", feature = "redis"))]
 pub(crate) fn decimal(token: Token) -> crate::Result<String> {
     let text = token.to_string();
     text.parse::<Token>()?;

@@ -175,6 +175,24 @@ pub(crate) fn of_many_writers_the_one_with_the_largest_token_has_the_last_word()
     });
 }
 
+pub(crate) fn of_two_who_write_first_the_larger_token_has_the_last_word() {
+    block_on(async {
+        let (all, _dir) = everywhere().await;
+        for objects in all {
+            for round in 0..50 {
+                let at = Path::from(format!("new/{round}"));
+                let mut race = JoinSet::new();
+                for n in [5, 9] {
+                    let (objects, at) = (objects.clone(), at.clone());
+                    race.spawn(async move { objects.put(&at, &format!("by {n}"), &token(n)).await.is_ok() || n == 5 });
+                }
+                assert!(race.join_all().await.into_iter().all(|right| right), "only the smaller one may be refused");
+                assert_eq!(objects.get(&at).await, some(9, "by 9"), "{objects:?}");
+            }
+        }
+    });
+}
+
 async fn reads_never_go_back(objects: Objects, at: Path, over: Arc<AtomicBool>) {
     let mut last = 0;
     while !over.load(Ordering::Relaxed) {

@@ -1,6 +1,7 @@
 //! Processes of the test program itself, each in a role, told what to do line by line.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 const ROLE: &str = "TENURE_TEST_ROLE";
@@ -19,8 +20,17 @@ pub(crate) struct Player {
 
 impl Player {
     pub(crate) fn start(role: &str, url: &str, more: &[&str]) -> Self {
-        let exe = std::env::current_exe().expect("this program");
-        let mut command = Command::new(exe);
+        Self::spawn(Command::new(std::env::current_exe().expect("this program")), role, url, more)
+    }
+
+    /// As another user, to whom the way to this program's file may be closed.
+    pub(crate) fn start_as(user: u32, role: &str, url: &str, more: &[&str]) -> Self {
+        let mut command = Command::new("/proc/self/exe");
+        command.uid(user).gid(user);
+        Self::spawn(command, role, url, more)
+    }
+
+    fn spawn(mut command: Command, role: &str, url: &str, more: &[&str]) -> Self {
         command.env(ROLE, role).arg(url).args(more).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("started");
         let (to, from) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
