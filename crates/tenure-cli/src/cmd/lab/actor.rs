@@ -61,6 +61,7 @@ pub(crate) struct Actor {
     pub(super) told: Arc<Told>,
     pub(super) waiting: Option<(Instant, Option<Duration>, Open)>,
     paused: Option<Open>,
+    pub(super) token: Option<u64>,
     pub(super) company: Company,
 }
 
@@ -94,7 +95,7 @@ impl Actor {
                 }
             }
         });
-        Ok(Self { name: name.to_owned(), lane, child, to, answers, told, waiting: None, paused: None, company })
+        Ok(Self { name: name.to_owned(), lane, child, to, answers, told, waiting: None, paused: None, token: None, company })
     }
 
     /// Tells it what to do, without waiting for the answer.
@@ -106,11 +107,15 @@ impl Actor {
 
     /// The next answer, and when it came.
     pub(crate) fn answer(&mut self, limit: Duration) -> Played<(Instant, Answer)> {
-        match self.answers.recv_timeout(limit) {
-            Ok((_, Answer::Failed(why))) => Err(Upset::new(format!("{}: {why}", self.name))),
-            Ok(answer) => Ok(answer),
-            Err(_) => Err(Upset::new(format!("{} does not answer", self.name))),
+        match self.any_answer(limit)? {
+            (_, Answer::Failed(why)) => Err(Upset::new(format!("{}: {why}", self.name))),
+            answer => Ok(answer),
         }
+    }
+
+    /// The next answer, also that something could not be done.
+    pub(super) fn any_answer(&mut self, limit: Duration) -> Played<(Instant, Answer)> {
+        self.answers.recv_timeout(limit).map_err(|_| Upset::new(format!("{} does not answer", self.name)))
     }
 
     pub(super) fn ask(&mut self, word: &Word) -> Played<(Instant, Answer)> {

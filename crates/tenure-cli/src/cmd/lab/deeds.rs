@@ -3,21 +3,21 @@
 use std::time::{Duration, Instant};
 
 use super::actor::{Actor, LIMIT, lock};
-use super::server::Server;
+use super::address::Place;
 use super::timeline::{During, Moment};
 use super::upset::{Played, Upset};
-use super::words::{Answer, Lock, Value, Word};
+use super::words::{Answer, Check, Lock, Value, Word};
 
 impl Actor {
     /// Sends a command to a server. What comes back is shown on the timeline.
-    pub(crate) fn redis(&mut self, server: &Server, command: &[&str]) -> Played<Value> {
+    pub(crate) fn redis(&mut self, server: &impl Place, command: &[&str]) -> Played<Value> {
         let value = self.redis_quietly(server, command)?;
         self.did(&format!("{} → {value}", command.join(" ")));
         Ok(value)
     }
 
     /// The same without a trace on the timeline.
-    pub(crate) fn redis_quietly(&mut self, server: &Server, command: &[&str]) -> Played<Value> {
+    pub(crate) fn redis_quietly(&mut self, server: &impl Place, command: &[&str]) -> Played<Value> {
         let command = command.iter().map(ToString::to_string).collect();
         match self.ask(&Word::Redis { port: server.port(), command })? {
             (_, Answer::Value(value)) => Ok(value),
@@ -40,6 +40,23 @@ impl Actor {
     pub(crate) fn try_take(&mut self, wanted: &Lock) -> Played<bool> {
         let (at, answer) = self.ask(&Word::Take { lock: wanted.clone(), wait: None })?;
         self.granted_or_not(at, &answer)
+    }
+
+    /// The same where it may not work out; why it did not.
+    pub(crate) fn try_take_or_why(&mut self, wanted: &Lock) -> Played<Result<bool, String>> {
+        self.tell(&Word::Take { lock: wanted.clone(), wait: None })?;
+        match self.any_answer(LIMIT)? {
+            (at, Answer::Failed(why)) => {
+                self.company.notes.mark(self.lane, at, Moment::Told, format!("is not granted the lock: {why}"));
+                Ok(Err(why))
+            }
+            (at, answer) => self.granted_or_not(at, &answer).map(Ok),
+        }
+    }
+
+    /// The token of what it took last.
+    pub(crate) fn token(&self) -> Option<u64> {
+        self.token
     }
 
     /// Waits for a lock.
@@ -115,7 +132,7 @@ impl Actor {
         self.granted_with(None)
     }
 
-    /// The same, with a token that goes along with each write.
+    /// The same with the token that they got.
     pub(crate) fn granted_with(&mut self, token: Option<u64>) -> Played<()> {
         let (at, answer) = self.ask(&Word::Granted { token })?;
         self.granted_or_not(at, &answer).map(drop)
@@ -124,6 +141,7 @@ impl Actor {
     fn granted_or_not(&mut self, at: Instant, answer: &Answer) -> Played<bool> {
         match answer {
             Answer::Granted { token } => {
+                self.token = *token;
                 let notes = &self.company.notes;
                 let mut beliefs = lock(&self.told.beliefs);
                 if beliefs.is_empty() {
@@ -170,7 +188,7 @@ impl Actor {
         }
     }
 
-    pub(crate) fn subscribe(&mut self, server: &Server, channel: &str) -> Played<()> {
+    pub(crate) fn subscribe(&mut self, server: &impl Place, channel: &str) -> Played<()> {
         self.ask(&Word::Subscribe { port: server.port(), channel: channel.to_owned() })?;
         self.did(&format!("SUBSCRIBE {channel}"));
         Ok(())
@@ -193,14 +211,42 @@ impl Actor {
         }
     }
 
+    /// Lets the shop check its writes in this way from now on.
+    pub(crate) fn check(&mut self, check: Check) -> Played<()> {
+        self.ask(&Word::Check(check)).map(drop)
+    }
+
     /// Sells one of the units that it has seen, whatever has happened since. False if the shop refused.
     pub(crate) fn sell(&mut self) -> Played<bool> {
         let (at, answer) = self.ask(&Word::Sell)?;
+        self.sold(at, &answer)
+    }
+
+    /// Looks under the guard of what it took last, and stays ready to sell. How many units it sees.
+    pub(crate) fn begin_sale(&mut self) -> Played<i64> {
+        match self.ask(&Word::BeginSale)? {
+            (_, Answer::Units(units)) => Ok(units),
+            (_, other) => Err(self.confused(&other)),
+        }
+    }
+
+    /// Sells under that guard. False if the shop refused, `None` if the guard did not let it come to that.
+    pub(crate) fn end_sale(&mut self) -> Played<Option<bool>> {
+        let (at, answer) = self.ask(&Word::EndSale)?;
+        if matches!(answer, Answer::Stopped(_)) {
+            self.did("its guard has ended the work: nothing is written");
+            return Ok(None);
+        }
+        self.sold(at, &answer).map(Some)
+    }
+
+    fn sold(&self, at: Instant, answer: &Answer) -> Played<bool> {
         let (what, text) = match answer {
             Answer::Sold { stale: false } => (Moment::Sold, "sells one"),
             Answer::Sold { stale: true } => (Moment::Stale, "sells one though another was granted the lock since"),
             Answer::Refused => (Moment::Refused, "the shop refuses: its token is out of date"),
-            other => return Err(self.confused(&other)),
+            Answer::Overtaken => (Moment::Refused, "the shop refuses: somebody has written since it looked"),
+            other => return Err(self.confused(other)),
         };
         self.company.notes.mark(self.lane, at, what, text);
         Ok(what != Moment::Refused)

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::server::PORTS;
 use super::upset::{Played, Upset};
 
 /// What belongs to connecting, not to locking. Clients differ in it for reasons of their own.
@@ -88,7 +89,7 @@ impl Ear {
     }
 }
 
-/// What a line of `MONITOR` is about: `+1700000000.123456 [0 127.0.0.1:5000] "GET" "key"`.
+/// What a line of `MONITOR` is about: `+1700000000.123456 [0 127.0.0.1:40000] "GET" "key"`.
 #[derive(Debug, PartialEq, Eq)]
 enum Line<'a> {
     /// A client sent something.
@@ -109,8 +110,10 @@ impl<'a> Line<'a> {
         }
         let argument = words.next().unwrap_or_default().to_lowercase();
         let greets = GREETINGS.contains(&&*verb) || verb == "client" && matches!(&*argument, "setinfo" | "setname");
-        // What a script does inside of the server is no request.
-        (from != "lua" && !greets).then_some(Line::Request)
+        // What a script does inside of the server is no request, nor is what a master passes on to its replica.
+        let port = from.rsplit(':').next().and_then(|port| port.parse().ok());
+        let inside = from == "lua" || port.is_some_and(|port: u16| PORTS.contains(&port));
+        (!inside && !greets).then_some(Line::Request)
     }
 }
 
@@ -121,11 +124,12 @@ mod tests {
     #[test]
     fn scripts_greetings_and_the_lab_itself_are_not_counted() {
         for (line, told) in [
-            (r#"+1.2 [0 127.0.0.1:5000] "SET" "a b" "1""#, Some(Line::Request)),
-            (r#"+1.2 [0 [::1]:5000] "EVALSHA" "6f" "0""#, Some(Line::Request)),
+            (r#"+1.2 [0 127.0.0.1:40000] "SET" "a b" "1""#, Some(Line::Request)),
+            (r#"+1.2 [0 [::1]:40000] "EVALSHA" "6f" "0""#, Some(Line::Request)),
             (r#"+1.2 [0 lua] "get" "a""#, None),
-            (r#"+1.2 [0 127.0.0.1:5000] "CLIENT" "SETINFO" "LIB-NAME" "x""#, None),
-            (r#"+1.2 [0 127.0.0.1:5000] "CLIENT" "TRACKING" "on""#, Some(Line::Request)),
+            (r#"+1.2 [0 127.0.0.1:20001] "SET" "a" "1""#, None),
+            (r#"+1.2 [0 127.0.0.1:40000] "CLIENT" "SETINFO" "LIB-NAME" "x""#, None),
+            (r#"+1.2 [0 127.0.0.1:40000] "CLIENT" "TRACKING" "on""#, Some(Line::Request)),
             (r#"+1.2 [0 unix:/tmp/socket] "ECHO" "w 1""#, Some(Line::Word("w 1"))),
             (r#"+1.2 [0 unix:/tmp/socket] "GET" "a""#, None),
             ("+OK", None),

@@ -4,6 +4,7 @@
 //! processes. The story tells them what to do, step by step, so that what goes wrong goes wrong every time.
 
 mod actor;
+mod address;
 mod deeds;
 mod ear;
 mod habits;
@@ -13,6 +14,7 @@ mod picture;
 mod player;
 mod process;
 mod progress;
+mod redlock;
 mod server;
 mod shop;
 mod stage;
@@ -21,6 +23,7 @@ mod story;
 mod table;
 mod tidy;
 mod timeline;
+mod trade;
 mod upset;
 mod usual;
 mod witness;

@@ -9,16 +9,18 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use redis::Connection;
+use redis::{Connection, ConnectionLike};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use tenure::{Guard, Locker};
 use tokio::runtime::Runtime;
 
 use super::habits::{self, Listener};
-use super::shop::{Shop, Write as Written};
+use super::redlock::Redlock;
+use super::shop::{ITEM, Shop};
+use super::trade::{Grant, Trade};
 use super::upset::{Played, Upset};
 use super::usual::{self, Usual};
-use super::words::{Answer, Lock, TenureLock, Word};
+use super::words::{Answer, Check, Lock, TenureLock, Word};
 use crate::exit::{self, Failure};
 
 /// The hidden name under which tenure starts itself as an actor.
@@ -68,7 +70,7 @@ fn say(answer: &Answer) {
 
 struct Player {
     name: String,
-    shop: Shop,
+    trade: Trade,
     runtime: Runtime,
     servers: HashMap<u16, Connection>,
     lockers: HashMap<String, Locker>,
@@ -76,18 +78,27 @@ struct Player {
     /// What was taken, with the number of the grant.
     held: Vec<(i64, Held)>,
     last_grant: Option<i64>,
-    seen: Option<i64>,
     listener: Option<Listener>,
 }
 
 enum Held {
-    /// By commands that the story sent.
-    ByHand {
-        token: Option<u64>,
-    },
+    /// By commands that the story sent, with the token that came of them.
+    ByHand(Option<u64>),
     Local(MutexGuard<'static, ()>),
     Usual(u16, Usual),
+    Redlock(Redlock),
     Tenure(Guard),
+}
+
+impl Held {
+    fn token(&self) -> Option<u64> {
+        match self {
+            Self::ByHand(token) => *token,
+            Self::Usual(_, usual) => usual.token,
+            Self::Tenure(guard) => Some(guard.token().get()),
+            Self::Local(_) | Self::Redlock(_) => None,
+        }
+    }
 }
 
 impl Player {
@@ -95,14 +106,13 @@ impl Player {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         Ok(Self {
             name: name.to_owned(),
-            shop: Shop::enter(shop)?,
+            trade: Trade::new(name, Shop::enter(shop)?),
             runtime: runtime.worker_threads(1).enable_all().build()?,
             servers: HashMap::new(),
             lockers: HashMap::new(),
             owner: tenure::Owner::new(),
             held: Vec::new(),
             last_grant: None,
-            seen: None,
             listener: None,
         })
     }
@@ -120,9 +130,10 @@ impl Player {
             Word::Prepare(lock) => self.prepare(&lock),
             Word::Take { lock, wait } => self.take(&lock, wait),
             Word::GiveBack => self.give_back(),
-            Word::Granted { token } => self.granted(Held::ByHand { token }, token),
+            Word::Granted { token } => self.granted(Held::ByHand(token)),
             Word::IsHeld => Ok(Answer::Is(match self.held.last() {
                 Some((_, Held::Tenure(guard))) => guard.is_valid(),
+                Some((_, Held::Redlock(redlock))) => redlock.is_valid(),
                 // The others have no way to know.
                 other => other.is_some(),
             })),
@@ -132,7 +143,7 @@ impl Player {
             }
             Word::Recurse { port, command, stack } => {
                 habits::recurse(port, command, stack)?;
-                self.granted(Held::ByHand { token: None }, None)
+                self.granted(Held::ByHand(None))
             }
             Word::Subscribe { port, channel } => {
                 self.listener = Some(Listener::subscribe(port, channel)?);
@@ -142,18 +153,25 @@ impl Player {
                 let listener = self.listener.as_mut().ok_or_else(|| Upset::new("has not subscribed"))?;
                 Ok(Answer::Is(listener.hear(limit)?))
             }
-            Word::Look => {
-                let units = self.shop.look(self.token())?;
-                self.seen = Some(units);
-                Ok(Answer::Units(units))
+            Word::Look => self.trade.look(self.grant()),
+            Word::Sell => self.trade.sell(self.grant()),
+            Word::Check(check) => {
+                self.trade.check = Some(check);
+                Ok(Answer::Done)
             }
-            Word::Sell => self.sell(),
+            Word::BeginSale => {
+                let Some((_, Held::Tenure(guard))) = self.held.last() else { return Err(Upset::new("holds no guard")) };
+                let guard = guard.reenter().map_err(tenure::Error::from)?;
+                self.trade.begin(&self.runtime, guard, self.grant())
+            }
+            Word::EndSale => self.trade.end(&self.runtime),
         }
     }
 
     fn prepare(&mut self, lock: &Lock) -> Played<Answer> {
         let known_as = match lock {
-            Lock::Local => None,
+            // Who asks several servers connects to each when it asks.
+            Lock::Local | Lock::Redlock(_) => None,
             Lock::Usual(lock) => {
                 self.server(lock.port)?;
                 None
@@ -166,16 +184,20 @@ impl Player {
     fn take(&mut self, lock: &Lock, wait: Option<Duration>) -> Played<Answer> {
         match lock {
             Lock::Local => match LOCAL.try_lock() {
-                Ok(guard) => self.granted(Held::Local(guard), None),
+                Ok(guard) => self.granted(Held::Local(guard)),
                 Err(_) => Ok(Answer::Busy),
             },
             Lock::Usual(lock) => {
                 let who = self.name.clone();
                 match Usual::take(self.server(lock.port)?, &who, lock, wait)? {
-                    Some(usual) => self.granted(Held::Usual(lock.port, usual), None),
+                    Some(usual) => self.granted(Held::Usual(lock.port, usual)),
                     None => Ok(Answer::Busy),
                 }
             }
+            Lock::Redlock(lock) => match Redlock::take(&self.name, lock) {
+                Some(redlock) => self.granted(Held::Redlock(redlock)),
+                None => Ok(Answer::Busy),
+            },
             Lock::Tenure(lock) => {
                 let mutex = self.locker(lock)?.mutex(&lock.name).owner(&self.owner);
                 let mutex = if lock.fixed { mutex.lease_fixed(lock.lease) } else { mutex.lease(lock.lease) };
@@ -190,14 +212,14 @@ impl Player {
                         say(&Answer::Lost(lost.reason.to_string()));
                     }
                 });
-                let token = guard.token().get();
-                self.granted(Held::Tenure(guard), Some(token))
+                self.granted(Held::Tenure(guard))
             }
         }
     }
 
-    fn granted(&mut self, held: Held, token: Option<u64>) -> Played<Answer> {
-        let n = self.shop.granted(&self.name, token)?;
+    fn granted(&mut self, held: Held) -> Played<Answer> {
+        let token = held.token();
+        let n = self.trade.shop.granted(&self.name, ITEM, token)?;
         self.held.push((n, held));
         self.last_grant = Some(n);
         Ok(Answer::Granted { token })
@@ -207,12 +229,13 @@ impl Player {
     fn give_back(&mut self) -> Played<Answer> {
         let (_, held) = self.held.pop().ok_or_else(|| Upset::new(format!("{} has nothing to give back", self.name)))?;
         Ok(Answer::Is(match held {
-            Held::ByHand { .. } => true,
+            Held::ByHand(_) => true,
             Held::Local(guard) => {
                 drop(guard);
                 true
             }
             Held::Usual(port, usual) => usual.give_back(self.server(port)?)?,
+            Held::Redlock(redlock) => redlock.give_back(),
             Held::Tenure(guard) => match self.runtime.block_on(guard.release()) {
                 Err(tenure::Error::Lost(_)) => false,
                 done => done.map(|()| true)?,
@@ -220,28 +243,26 @@ impl Player {
         }))
     }
 
-    fn sell(&mut self) -> Played<Answer> {
-        let seen = self.seen.ok_or_else(|| Upset::new(format!("{} has not looked what there is", self.name)))?;
-        let under = self.held.last().map(|(n, _)| *n).or(self.last_grant);
-        let token = self.token();
-        Ok(match self.shop.sell(&self.name, seen - 1, under, token)? {
-            Written::Accepted { stale } => Answer::Sold { stale },
-            Written::Refused => Answer::Refused,
-        })
+    /// What it has to show for what was taken last.
+    fn grant(&self) -> Grant {
+        let held = self.held.last();
+        let check = held.map_or(Check::Nothing, |(_, held)| match held {
+            Held::Tenure(_) => Check::BeforeTheRead,
+            held if held.token().is_some() => Check::AtTheWrite,
+            _ => Check::Nothing,
+        });
+        Grant { n: held.map(|(n, _)| *n).or(self.last_grant), token: held.and_then(|(_, held)| held.token()), check }
     }
 
-    /// The token of what was taken last, if it has one.
-    fn token(&self) -> Option<u64> {
-        match self.held.last() {
-            Some((_, Held::Tenure(guard))) => Some(guard.token().get()),
-            Some((_, Held::ByHand { token })) => *token,
-            _ => None,
-        }
-    }
-
+    /// A connection that works: like any pool, it is tried before it is used.
     fn server(&mut self, port: u16) -> Played<&mut Connection> {
         Ok(match self.servers.entry(port) {
-            Entry::Occupied(connected) => connected.into_mut(),
+            Entry::Occupied(mut connected) => {
+                if !connected.get_mut().check_connection() {
+                    connected.insert(usual::connect(port)?);
+                }
+                connected.into_mut()
+            }
             Entry::Vacant(place) => place.insert(usual::connect(port)?),
         })
     }

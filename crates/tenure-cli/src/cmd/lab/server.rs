@@ -1,9 +1,9 @@
 //! A Redis server of its own: on a free loopback port, in a directory of its own, gone when it is dropped.
-#![allow(dead_code, reason = "stories to come need replicas, restarts and moved clocks")]
 
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, RandomState};
 use std::net::TcpListener;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +15,9 @@ use rustix::process::Signal;
 use super::ear::Ear;
 use super::process;
 use super::upset::{Played, Upset};
+
+/// The ports of servers. Outgoing connections get ports from 32768 on.
+pub(crate) const PORTS: Range<u16> = 20_000..30_000;
 
 /// How long a server may take to start.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -36,8 +39,7 @@ impl Setup {
     /// Copies all that another server has.
     pub(crate) fn replica_of(self, master: &Server) -> Self {
         let port = master.port().to_string();
-        // With a diskless sync, a replica that calls its link up may still be without the stream for a second.
-        self.args(&["--replicaof", "127.0.0.1", &port, "--repl-diskless-sync", "no"])
+        self.args(&["--replicaof", "127.0.0.1", &port])
     }
 
     /// A variable of the environment, such as a library to preload.
@@ -215,19 +217,22 @@ pub(crate) fn is_installed(program: &OsStr) -> bool {
 fn spawn(program: &OsStr, setup: &Setup, dir: &Path, port: u16) -> Played<Child> {
     let port = port.to_string();
     let ours = ["--port", &port, "--bind", "127.0.0.1", "--unixsocket", "socket", "--save", "", "--logfile", "log"];
-    let args: Vec<OsString> = ours.iter().map(OsString::from).chain(setup.args.iter().map(OsString::from)).collect();
+    // With a diskless sync a master waits for more replicas, and one that calls its link up may be without the stream.
+    let sync = ["--repl-diskless-sync", "no"];
+    let args = ours.iter().chain(&sync).map(OsString::from);
+    let args: Vec<OsString> = args.chain(setup.args.iter().map(OsString::from)).collect();
     let mut command = process::tied(program, &args)?;
     command.current_dir(dir).envs(setup.environment.iter().cloned());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     Ok(command.spawn()?)
 }
 
-/// Never the same twice, so that a killed server finds its port free. Outgoing connections get ports from 32768 on.
+/// Never the same twice, so that a killed server finds its port free.
 fn free_port() -> u16 {
-    static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| AtomicU64::new(RandomState::new().hash_one(()) % 10_000));
+    static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| AtomicU64::new(RandomState::new().hash_one(())));
     loop {
-        let next = NEXT.fetch_add(1, Ordering::Relaxed) % 10_000;
-        let port = 20_000 + u16::try_from(next).unwrap_or_default();
+        let next = NEXT.fetch_add(1, Ordering::Relaxed) % (PORTS.len() as u64);
+        let port = PORTS.start + u16::try_from(next).unwrap_or_default();
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
         }

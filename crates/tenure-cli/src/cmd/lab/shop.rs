@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, 
 
 use tenure::Token;
 use tenure::fence::sql::{Effect, Update};
-use tenure::fence::sqlite;
+use tenure::fence::{self, sqlite};
 
 use super::upset::{Played, Upset};
 
@@ -19,14 +19,22 @@ pub(crate) const ITEM: &str = "1001";
 
 const SCHEMA: &str = "
     PRAGMA journal_mode = WAL;
-    CREATE TABLE stock (id TEXT PRIMARY KEY, units INTEGER NOT NULL, fence INTEGER NOT NULL DEFAULT 0);
+    CREATE TABLE stock (
+        id TEXT PRIMARY KEY, units INTEGER NOT NULL, fence INTEGER NOT NULL DEFAULT 0, lease_seq INTEGER NOT NULL DEFAULT 0
+    );
     CREATE TABLE log (
-        n INTEGER PRIMARY KEY AUTOINCREMENT, who TEXT NOT NULL, what TEXT NOT NULL, under INTEGER, token INTEGER
+        n INTEGER PRIMARY KEY AUTOINCREMENT, who TEXT NOT NULL, what TEXT NOT NULL, item TEXT NOT NULL, under INTEGER, token INTEGER
     );";
 
 /// A sale is stale if somebody else was granted the lock after this one was, and before this write.
 const STALE: &str = "EXISTS (
-    SELECT 1 FROM log later WHERE later.what = 'granted' AND later.who <> sale.who AND later.n > sale.under AND later.n < sale.n
+    SELECT 1 FROM log later
+    WHERE later.what = 'granted' AND later.item = sale.item AND later.who <> sale.who AND later.n > sale.under AND later.n < sale.n
+)";
+
+/// How many held locks at the same time, at most. Who leaves says so before it gives back.
+const MOST_AT_ONCE: &str = "SELECT coalesce(max(inside), 0) FROM (
+    SELECT sum(CASE what WHEN 'granted' THEN 1 WHEN 'left' THEN -1 ELSE 0 END) OVER (ORDER BY n) AS inside FROM log
 )";
 
 /// One connection to the shop.
@@ -34,6 +42,28 @@ const STALE: &str = "EXISTS (
 pub(crate) struct Shop {
     path: PathBuf,
     sql: Connection,
+}
+
+/// What one who looks sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) units: i64,
+    /// How often the row has been written to by those who compare this number.
+    pub(crate) lease: i64,
+}
+
+/// A write that says how many are left, and what it shows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sale<'a> {
+    pub(crate) who: &'a str,
+    pub(crate) item: &'a str,
+    pub(crate) left: i64,
+    /// The grant that the writer has, if any.
+    pub(crate) under: Option<i64>,
+    /// With a token the write is fenced.
+    pub(crate) token: Option<u64>,
+    /// With a lease that was read, the write is compared and set.
+    pub(crate) lease: Option<i64>,
 }
 
 /// What became of a write.
@@ -44,6 +74,8 @@ pub(crate) enum Write {
     },
     /// Somebody with a larger token has been here.
     Refused,
+    /// Somebody else has written since this one read.
+    Overtaken,
 }
 
 /// What the log says at the end.
@@ -85,46 +117,70 @@ impl Shop {
         &self.path
     }
 
-    /// Notes that somebody was granted the lock. The number is the name of this grant.
-    pub(crate) fn granted(&mut self, who: &str, token: Option<u64>) -> Played<i64> {
+    /// Splits what there is into equal parts; [`part`] has their names.
+    pub(crate) fn split(&mut self, parts: u32) -> Played<()> {
         let tx = self.begin()?;
-        note(&tx, who, "granted", None, token)?;
+        for n in 0..parts {
+            let sql = "INSERT INTO stock (id, units) SELECT ?1, units / ?2 FROM stock WHERE id = ?3";
+            tx.execute(sql, params![part(n, parts), parts, ITEM])?;
+        }
+        tx.execute("DELETE FROM stock WHERE id = ?1", [ITEM])?;
+        Ok(tx.commit()?)
+    }
+
+    /// Notes that somebody was granted the lock of an item. The number is the name of this grant.
+    pub(crate) fn granted(&mut self, who: &str, item: &str, token: Option<u64>) -> Played<i64> {
+        let tx = self.begin()?;
+        note(&tx, "granted", who, item, None, token)?;
         let n = tx.last_insert_rowid();
         tx.commit()?;
         Ok(n)
     }
 
-    /// How many units there are. With a token the fence is raised first: who was here before can write no more.
-    pub(crate) fn look(&self, token: Option<u64>) -> Played<i64> {
-        if let Some(token) = token {
-            // One who is too late may look all the same; its write will be refused.
-            fenced(&self.sql, None, token)?;
-        }
-        Ok(self.sql.query_row("SELECT units FROM stock WHERE id = ?1", [ITEM], |row| row.get(0))?)
+    /// Notes that somebody is about to give the lock back.
+    pub(crate) fn left(&self, who: &str, item: &str) -> Played<()> {
+        note(&self.sql, "left", who, item, None, None)
     }
 
-    /// Sells one: writes what is left. `under` is the grant that the writer has, if any; with a token the write is fenced.
-    pub(crate) fn sell(&mut self, who: &str, left: i64, under: Option<i64>, token: Option<u64>) -> Played<Write> {
+    /// Raises the fence: who was here before can write no more. One who is too late may go on; its write will be refused.
+    pub(crate) fn raise(&self, item: &str, token: u64) -> Played<()> {
+        written(&self.sql, &Update::of("stock").key("id = ?", [item]).fenced("fence", &Token::new(token))).map(drop)
+    }
+
+    /// How many units there are.
+    pub(crate) fn look(&self, item: &str) -> Played<Seen> {
+        let sql = "SELECT units, lease_seq FROM stock WHERE id = ?1";
+        Ok(self.sql.query_row(sql, [item], |row| Ok(Seen { units: row.get(0)?, lease: row.get(1)? }))?)
+    }
+
+    /// Sells one: writes what is left.
+    pub(crate) fn sell(&mut self, sale: &Sale<'_>) -> Played<Write> {
         let tx = self.begin()?;
-        let accepted = match token {
-            Some(token) => fenced(&tx, Some(left), token)?,
-            None => tx.execute("UPDATE stock SET units = ?1 WHERE id = ?2", params![left, ITEM])? == 1,
-        };
-        note(&tx, who, if accepted { "sold" } else { "refused" }, under, token)?;
-        let is_stale = format!("SELECT 1 FROM log sale WHERE sale.n = ?1 AND {STALE}");
+        let written = checked(&tx, sale)?;
+        let what = if matches!(written, Write::Accepted { .. }) { "sold" } else { "refused" };
+        note(&tx, what, sale.who, sale.item, sale.under, sale.token)?;
+        let is_stale = format!("SELECT 1 FROM log sale WHERE sale.n = ?1 AND sale.what = 'sold' AND {STALE}");
         let stale = tx.query_row(&is_stale, [tx.last_insert_rowid()], |_| Ok(())).optional()?.is_some();
         tx.commit()?;
-        Ok(if accepted { Write::Accepted { stale } } else { Write::Refused })
+        Ok(if stale { Write::Accepted { stale } } else { written })
     }
 
     pub(crate) fn sales(&self) -> Played<Sales> {
-        let count = |sql: &str| self.sql.query_row(sql, [], |row| row.get::<_, u32>(0)).map(u64::from);
         Ok(Sales {
-            stock: count("SELECT units FROM stock WHERE id = 'at the start'")?,
-            sold: count("SELECT COUNT(*) FROM log WHERE what = 'sold'")?,
-            stale: count(&format!("SELECT COUNT(*) FROM log sale WHERE sale.what = 'sold' AND {STALE}"))?,
-            refused: count("SELECT COUNT(*) FROM log WHERE what = 'refused'")?,
+            stock: self.count("SELECT units FROM stock WHERE id = 'at the start'")?,
+            sold: self.count("SELECT COUNT(*) FROM log WHERE what = 'sold'")?,
+            stale: self.count(&format!("SELECT COUNT(*) FROM log sale WHERE sale.what = 'sold' AND {STALE}"))?,
+            refused: self.count("SELECT COUNT(*) FROM log WHERE what = 'refused'")?,
         })
+    }
+
+    /// How many held locks at the same time, at most, as far as they said when they left.
+    pub(crate) fn most_at_once(&self) -> Played<u64> {
+        self.count(MOST_AT_ONCE)
+    }
+
+    fn count(&self, sql: &str) -> Played<u64> {
+        Ok(self.sql.query_row(sql, [], |row| row.get::<_, u32>(0)).map(u64::from)?)
     }
 
     fn begin(&mut self) -> Played<Transaction<'_>> {
@@ -132,23 +188,38 @@ impl Shop {
     }
 }
 
-/// The write that checks the token: check and write are one statement. Without units it only raises the fence.
-fn fenced(sql: &Connection, left: Option<i64>, token: u64) -> Played<bool> {
-    let token = Token::new(token);
-    let mut update = Update::of("stock").key("id = ?", [ITEM]).fenced("fence", &token);
-    if let Some(left) = left {
-        update = update.set("units = ?", [left]);
+/// The name of one of so many parts of what is sold.
+pub(crate) fn part(n: u32, of: u32) -> String {
+    if of > 1 { format!("{ITEM}#{n}") } else { ITEM.to_owned() }
+}
+
+/// The write, and in the same statement the check of what is shown.
+fn checked(sql: &Connection, sale: &Sale<'_>) -> Played<Write> {
+    let token = sale.token.map(Token::new);
+    let mut update = Update::of("stock").key("id = ?", [sale.item]).set("units = ?", [sale.left]);
+    if let Some(token) = &token {
+        update = update.fenced("fence", token);
     }
-    match sqlite::update(sql, &update) {
-        Ok(effect) => Ok(effect == Effect::Written),
-        Err(error) if error.stale().is_some() => Ok(false),
+    if let Some(read) = sale.lease {
+        update = update.lease("lease_seq", read);
+    }
+    written(sql, &update)
+}
+
+fn written(sql: &Connection, update: &Update<'_>) -> Played<Write> {
+    match sqlite::update(sql, update) {
+        Ok(Effect::Written) => Ok(Write::Accepted { stale: false }),
+        Err(fence::Error::Stale(_)) => Ok(Write::Refused),
+        Err(fence::Error::Overtaken(_)) => Ok(Write::Overtaken),
+        Ok(effect) => Err(Upset::new(format!("the shop: {effect:?}"))),
         Err(error) => Err(Upset::new(format!("the shop: {error}"))),
     }
 }
 
-fn note(tx: &Transaction<'_>, who: &str, what: &str, under: Option<i64>, token: Option<u64>) -> Played<()> {
+fn note(sql: &Connection, what: &str, who: &str, item: &str, under: Option<i64>, token: Option<u64>) -> Played<()> {
     let token = token.map(signed).transpose()?;
-    tx.execute("INSERT INTO log (who, what, under, token) VALUES (?1, ?2, ?3, ?4)", params![who, what, under, token])?;
+    let insert = "INSERT INTO log (what, who, item, under, token) VALUES (?1, ?2, ?3, ?4, ?5)";
+    sql.execute(insert, params![what, who, item, under, token])?;
     Ok(())
 }
 
@@ -167,32 +238,69 @@ mod tests {
         Ok((dir, shop))
     }
 
+    fn last_one(who: &str, under: i64) -> Sale<'_> {
+        Sale { who, item: ITEM, left: 0, under: Some(under), token: None, lease: None }
+    }
+
+    fn fenced(who: &str, under: i64, token: u64) -> Sale<'_> {
+        Sale { token: Some(token), ..last_one(who, under) }
+    }
+
     #[test]
     fn a_write_after_the_grant_of_another_is_stale() -> Played<()> {
         let (_dir, mut shop) = shop()?;
-        let a = Some(shop.granted("A", None)?);
-        assert_eq!(shop.sell("A", 0, a, None)?, Write::Accepted { stale: false });
-        let b = Some(shop.granted("B", None)?);
-        assert_eq!(shop.sell("A", 0, a, None)?, Write::Accepted { stale: true });
-        assert_eq!(shop.sell("B", 0, b, None)?, Write::Accepted { stale: false });
+        let a = shop.granted("A", ITEM, None)?;
+        assert_eq!(shop.sell(&last_one("A", a))?, Write::Accepted { stale: false });
+        shop.granted("C", "something else", None)?;
+        assert_eq!(shop.sell(&last_one("A", a))?, Write::Accepted { stale: false });
+        let b = shop.granted("B", ITEM, None)?;
+        assert_eq!(shop.sell(&last_one("A", a))?, Write::Accepted { stale: true });
+        assert_eq!(shop.sell(&last_one("B", b))?, Write::Accepted { stale: false });
         let sales = shop.sales()?;
-        assert_eq!((sales, sales.oversold()), (Sales { stock: 1, sold: 3, stale: 1, refused: 0 }, 2));
+        assert_eq!((sales, sales.oversold()), (Sales { stock: 1, sold: 4, stale: 1, refused: 0 }, 3));
         Ok(())
     }
 
     #[test]
     fn a_fence_refuses_a_smaller_token_once_a_larger_one_has_written() -> Played<()> {
         let (_dir, mut shop) = shop()?;
-        let a = Some(shop.granted("A", Some(7))?);
-        assert_eq!(shop.look(Some(7))?, 1);
-        let b = Some(shop.granted("B", Some(8))?);
-        assert_eq!(shop.sell("B", 0, b, Some(8))?, Write::Accepted { stale: false });
-        assert_eq!(shop.sell("A", 0, a, Some(7))?, Write::Refused);
+        let a = shop.granted("A", ITEM, Some(7))?;
+        shop.raise(ITEM, 7)?;
+        let b = shop.granted("B", ITEM, Some(8))?;
+        assert_eq!(shop.sell(&fenced("B", b, 8))?, Write::Accepted { stale: false });
+        assert_eq!(shop.sell(&fenced("A", a, 7))?, Write::Refused);
         assert_eq!(shop.sales()?, Sales { stock: 1, sold: 1, stale: 0, refused: 1 });
-        let c = Some(shop.granted("C", Some(9))?);
-        assert_eq!(shop.look(Some(9))?, 0);
-        assert_eq!(shop.sell("B", 0, b, Some(8))?, Write::Refused, "C has looked");
-        assert_eq!(shop.sell("C", 0, c, Some(9))?, Write::Accepted { stale: false });
+        let c = shop.granted("C", ITEM, Some(9))?;
+        shop.raise(ITEM, 9)?;
+        assert_eq!(shop.sell(&fenced("B", b, 8))?, Write::Refused, "C has looked");
+        assert_eq!(shop.sell(&fenced("C", c, 9))?, Write::Accepted { stale: false });
+        Ok(())
+    }
+
+    #[test]
+    fn of_two_who_have_read_the_same_lease_one_can_write() -> Played<()> {
+        let (_dir, mut shop) = shop()?;
+        let a = shop.granted("A", ITEM, Some(7))?;
+        let Seen { units, lease } = shop.look(ITEM)?;
+        let sale = Sale { lease: Some(lease), left: units - 1, ..fenced("A", a, 7) };
+        assert_eq!(shop.sell(&sale)?, Write::Accepted { stale: false });
+        assert_eq!(shop.sell(&sale)?, Write::Overtaken);
+        assert_eq!(shop.look(ITEM)?, Seen { units: 0, lease: lease + 1 });
+        Ok(())
+    }
+
+    #[test]
+    fn who_is_in_at_the_same_time_is_counted_over_all_parts() -> Played<()> {
+        let (_dir, mut shop) = shop()?;
+        shop.split(2)?;
+        assert_eq!(shop.look(&part(1, 2))?.units, 0, "half of one");
+        assert_eq!(shop.most_at_once()?, 0);
+        for (who, n) in [("A", 0), ("B", 1)] {
+            shop.granted(who, &part(n, 2), None)?;
+        }
+        shop.left("A", &part(0, 2))?;
+        shop.granted("C", &part(0, 2), None)?;
+        assert_eq!(shop.most_at_once()?, 2);
         Ok(())
     }
 }

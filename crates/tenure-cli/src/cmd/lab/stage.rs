@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::actor::{Actor, Company, Waits, lock};
+use super::address::Place;
 use super::server::{Server, Setup};
 use super::shop::{Sales, Shop};
-use super::timeline::{Notes, Timeline};
+use super::timeline::{Moment, Notes, Timeline};
 use super::upset::{Played, Upset};
 use super::witness;
 use super::words::{Lock, TenureLock, UsualLock};
@@ -35,6 +36,10 @@ pub(crate) struct Stage {
     servers: RefCell<Vec<Rc<Server>>>,
 }
 
+/// The lane of a server.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lane(usize);
+
 /// What a way has cost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Bill {
@@ -56,7 +61,7 @@ impl Stage {
     /// A server, and a lane that shows whom it takes for the holder of [`LOCK`].
     pub(crate) fn server(&self) -> Played<Rc<Server>> {
         let server = self.server_with(Setup::default())?;
-        witness::watch(&server, LOCK, "Redis", self.company.clone())?;
+        self.watch(&server, "Redis")?;
         Ok(server)
     }
 
@@ -68,10 +73,21 @@ impl Stage {
         Ok(server)
     }
 
-    /// A lane that shows whom a server takes for the holder.
-    #[allow(dead_code, reason = "stories to come have several servers")]
-    pub(crate) fn watch(&self, server: &Server, key: &str, lane: &str) -> Played<()> {
-        witness::watch(server, key, lane, self.company.clone())
+    /// A lane that shows whom a server takes for the holder of [`LOCK`].
+    pub(crate) fn watch(&self, server: &Server, name: &str) -> Played<Lane> {
+        let lane = Lane(self.company.notes.lane(name));
+        self.watch_again(server, lane)?;
+        Ok(lane)
+    }
+
+    /// The same on the lane that it had before it was restarted.
+    pub(crate) fn watch_again(&self, server: &Server, Lane(lane): Lane) -> Played<()> {
+        witness::watch(server, LOCK, lane, self.company.clone())
+    }
+
+    /// Notes what happens to one who has such a lane.
+    pub(crate) fn mark(&self, Lane(lane): Lane, what: Moment, text: &str) {
+        self.company.notes.mark(lane, Instant::now(), what, text);
     }
 
     /// A process of its own. On the timeline it has the next lane.
@@ -146,13 +162,19 @@ impl Stage {
 }
 
 /// The usual lock on a server: renewed, and asked for again every tenth of a second.
-pub(crate) fn usual(server: &Server, ttl: Duration) -> Lock {
-    Lock::Usual(UsualLock { port: server.port(), key: LOCK.to_owned(), ttl, renewed: true, poll: POLL })
+pub(crate) fn usual(server: &impl Place, ttl: Duration) -> Lock {
+    Lock::Usual(UsualLock { port: server.port(), key: LOCK.to_owned(), ttl, renewed: true, poll: POLL, counter: None })
+}
+
+/// The usual lock with the number of a counter as its token.
+pub(crate) fn usual_counted(server: &impl Place, ttl: Duration, counter: &str) -> Lock {
+    let (port, key, counter) = (server.port(), LOCK.to_owned(), Some(counter.to_owned()));
+    Lock::Usual(UsualLock { port, key, ttl, renewed: true, poll: POLL, counter })
 }
 
 /// The usual lock for a time that is not renewed.
-pub(crate) fn usual_fixed(server: &Server, ttl: Duration) -> Lock {
-    Lock::Usual(UsualLock { port: server.port(), key: LOCK.to_owned(), ttl, renewed: false, poll: POLL })
+pub(crate) fn usual_fixed(server: &impl Place, ttl: Duration) -> Lock {
+    Lock::Usual(UsualLock { port: server.port(), key: LOCK.to_owned(), ttl, renewed: false, poll: POLL, counter: None })
 }
 
 /// Tenure's lock at a URL, renewed.

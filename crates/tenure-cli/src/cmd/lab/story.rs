@@ -195,7 +195,7 @@ fn unplayed(upset: &Upset) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmd::lab::shop::Shop;
+    use crate::cmd::lab::shop::{ITEM, Sale, Shop};
 
     fn played(kind: Kind, play: fn(&Stage) -> Played<Outcome>) -> Played<Report> {
         let dir = tempfile::tempdir()?;
@@ -207,9 +207,10 @@ mod tests {
 
     fn sells_twice(stage: &Stage) -> Played<Outcome> {
         let mut shop = Shop::enter(&stage.file("shop.db"))?;
-        let (a, b) = (shop.granted("A", None)?, shop.granted("B", None)?);
-        shop.sell("B", 0, Some(b), None)?;
-        shop.sell("A", 0, Some(a), None)?;
+        let (a, b) = (shop.granted("A", ITEM, None)?, shop.granted("B", ITEM, None)?);
+        for (who, grant) in [("B", b), ("A", a)] {
+            shop.sell(&Sale { who, item: ITEM, left: 0, under: Some(grant), token: None, lease: None })?;
+        }
         Ok(Outcome::new("two of one").claim("two are sold", stage.sales()?.sold == 2))
     }
 

@@ -1,6 +1,7 @@
 //! The lock as common libraries write it: `SET NX PX` with a value of its own, renewed and given back by scripts.
 //!
-//! It is what redis-py, redsync and node-redlock have in common; with renewal, what their users add or turn on.
+//! It is what redis-py, redsync and node-redlock have in common; with renewal, what their users add or turn on; with a counter,
+//! what those add who have read of fencing tokens.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -15,25 +16,30 @@ use super::words::UsualLock;
 const RENEW: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2]) end return 0";
 pub(crate) const RELEASE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0";
 
+/// Locks and counts in one step, as Redisson's `RFencedLock` does.
+const LOCK_AND_COUNT: &str = "if redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return redis.call('incr', KEYS[2]) end return nil";
+
+/// How long a server may take to answer: generous, because the machine may be busy.
+const LIMIT: Duration = Duration::from_secs(1);
+
 /// A lock that was granted.
 pub(crate) struct Usual {
     key: String,
     value: String,
+    pub(crate) token: Option<u64>,
     watchdog: Option<Watchdog>,
 }
 
 impl Usual {
     /// Asks once, or over and over until the wait is over.
     pub(crate) fn take(raw: &mut Connection, who: &str, lock: &UsualLock, wait: Option<Duration>) -> Played<Option<Self>> {
-        let value = format!("{who}:{:016x}", RandomState::new().hash_one(who));
+        let value = unique(who);
         let give_up = Instant::now() + wait.unwrap_or_default();
         loop {
-            let ttl = millis(lock.ttl);
-            let mut set = redis::cmd("SET");
-            let granted: Option<String> = set.arg(&lock.key).arg(&value).arg("NX").arg("PX").arg(ttl).query(raw)?;
-            if granted.is_some() {
-                let watchdog = lock.renewed.then(|| Watchdog::start(lock, &value)).transpose()?;
-                return Ok(Some(Self { key: lock.key.clone(), value, watchdog }));
+            if let Some(token) = ask(raw, lock, &value)? {
+                let ports = vec![lock.port];
+                let watchdog = lock.renewed.then(|| Watchdog::start(ports, &lock.key, &value, lock.ttl));
+                return Ok(Some(Self { key: lock.key.clone(), value, token, watchdog }));
             }
             let left = give_up.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -50,27 +56,41 @@ impl Usual {
     }
 }
 
-/// Renews at a third of the time. Like most of its kind it tells nobody when it fails.
-struct Watchdog {
+/// The token, if it counts, of a lock that was granted.
+fn ask(raw: &mut Connection, lock: &UsualLock, value: &str) -> Played<Option<Option<u64>>> {
+    let ttl = millis(lock.ttl);
+    if let Some(counter) = &lock.counter {
+        let mut script = redis::cmd("EVAL");
+        let token: Option<u64> = script.arg(LOCK_AND_COUNT).arg(2).arg(&lock.key).arg(counter).arg(value).arg(ttl).query(raw)?;
+        return Ok(token.map(Some));
+    }
+    let granted: Option<String> = redis::cmd("SET").arg(&lock.key).arg(value).arg("NX").arg("PX").arg(ttl).query(raw)?;
+    Ok(granted.map(|_| None))
+}
+
+/// Renews at a third of the time, at as many servers as there are. Like most of its kind it tells nobody when it fails.
+pub(crate) struct Watchdog {
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watchdog {
-    fn start(lock: &UsualLock, value: &str) -> Played<Self> {
-        let mut raw = connect(lock.port)?;
+    pub(crate) fn start(ports: Vec<u16>, key: &str, value: &str, ttl: Duration) -> Self {
         let (end, ended) = channel::<()>();
-        let (lock, value) = (lock.clone(), value.to_owned());
+        let (key, value) = (key.to_owned(), value.to_owned());
+        let renew = move |port: &u16| -> bool {
+            let mut renew = redis::cmd("EVAL");
+            renew.arg(RENEW).arg(1).arg(&key).arg(&value).arg(millis(ttl));
+            connect(*port).and_then(|mut raw| Ok(renew.query(&mut raw)?)).unwrap_or(false)
+        };
         let thread = std::thread::spawn(move || {
-            while ended.recv_timeout(lock.ttl / 3) == Err(RecvTimeoutError::Timeout) {
-                let mut renew = redis::cmd("EVAL");
-                let renewed = renew.arg(RENEW).arg(1).arg(&lock.key).arg(&value).arg(millis(lock.ttl)).query::<bool>(&mut raw);
-                if renewed != Ok(true) {
+            while ended.recv_timeout(ttl / 3) == Err(RecvTimeoutError::Timeout) {
+                if ports.iter().filter(|port| renew(port)).count() * 2 <= ports.len() {
                     return;
                 }
             }
         });
-        Ok(Self { end: Some(end), thread: Some(thread) })
+        Self { end: Some(end), thread: Some(thread) }
     }
 }
 
@@ -82,10 +102,16 @@ impl Drop for Watchdog {
     }
 }
 
-pub(crate) fn connect(port: u16) -> Played<Connection> {
-    Ok(redis::Client::open(format!("redis://127.0.0.1:{port}"))?.get_connection()?)
+/// What only this lock has.
+pub(crate) fn unique(who: &str) -> String {
+    format!("{who}:{:016x}", RandomState::new().hash_one(who))
 }
 
-fn millis(d: Duration) -> u64 {
+pub(crate) fn connect(port: u16) -> Played<Connection> {
+    let raw = redis::Client::open(format!("redis://127.0.0.1:{port}"))?.get_connection_with_timeout(LIMIT)?;
+    Ok(raw)
+}
+
+pub(crate) fn millis(d: Duration) -> u64 {
     crate::output::millis(d)
 }

@@ -9,8 +9,8 @@ use super::server::Server;
 use super::timeline::{During, Open};
 use super::upset::Played;
 
-/// Adds a lane that shows whom the server takes for the holder, from now on until the server ends.
-pub(crate) fn watch(server: &Server, key: &str, lane: &str, company: Company) -> Played<()> {
+/// Shows on a lane whom the server takes for the holder, from now on until the server ends.
+pub(crate) fn watch(server: &Server, key: &str, lane: usize, company: Company) -> Played<()> {
     server.ask::<()>(&["CONFIG", "SET", "notify-keyspace-events", "KA"])?;
     let (mut told, mut raw, key) = (server.lab()?, server.lab()?, key.to_owned());
     told.set_read_timeout(None)?;
@@ -18,7 +18,6 @@ pub(crate) fn watch(server: &Server, key: &str, lane: &str, company: Company) ->
     events.arg(format!("__keyspace@0__:{key}"));
     told.send_packed_command(&events.get_packed_command())?;
     told.recv_response()?;
-    let lane = company.notes.lane(lane);
     std::thread::spawn(move || {
         let mut seen: Option<(String, Open)> = None;
         // Ends with the server.
@@ -35,6 +34,9 @@ pub(crate) fn watch(server: &Server, key: &str, lane: &str, company: Company) ->
                 let span = company.notes.begin(lane, at, During::Held, &*name);
                 (name, span)
             });
+        }
+        if let Some((_, span)) = seen {
+            company.notes.end(span, Instant::now());
         }
     });
     Ok(())

@@ -17,7 +17,7 @@ pub(crate) enum Word {
     Take { lock: Lock, wait: Option<Duration> },
     /// Give back what was taken last.
     GiveBack,
-    /// Note a grant that came of [`Redis`](Self::Redis) commands. Its token, if it has one, goes along with each write.
+    /// Note a grant that came of [`Redis`](Self::Redis) commands, and the token that came with it if there was one.
     Granted { token: Option<u64> },
     /// Say whether what was taken last is still held, as far as one knows oneself.
     IsHeld,
@@ -33,6 +33,27 @@ pub(crate) enum Word {
     Look,
     /// Write to the shop that there is one less than were seen, with the token of what was taken last if it has one.
     Sell,
+    /// Let the shop check what is written in this way from now on, whatever the lock is.
+    Check(Check),
+    /// Look, and be ready to sell, in a future that runs under the guard of what was taken last.
+    BeginSale,
+    /// Sell in that future.
+    EndSale,
+}
+
+/// How the shop is to check what an actor writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Check {
+    Nothing,
+    /// The token is compared when it comes with a write.
+    AtTheWrite,
+    /// The fence is raised before the stock is read, and compared with each write.
+    BeforeTheRead,
+    /// The lease that was read with the stock must still be there.
+    Lease,
+    /// Both.
+    BeforeTheReadAndLease,
 }
 
 /// A lock that an actor knows how to take.
@@ -43,6 +64,8 @@ pub(crate) enum Lock {
     Local,
     /// What common libraries do: see [`Usual`](super::usual::Usual).
     Usual(UsualLock),
+    /// The same at a majority of servers: see [`Redlock`](super::redlock::Redlock).
+    Redlock(RedlockLock),
     Tenure(TenureLock),
 }
 
@@ -55,6 +78,17 @@ pub(crate) struct UsualLock {
     pub(crate) renewed: bool,
     /// How often one who waits asks again.
     pub(crate) poll: Duration,
+    /// The key of a counter that is raised with each grant: its number is the token.
+    pub(crate) counter: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RedlockLock {
+    pub(crate) ports: Vec<u16>,
+    pub(crate) key: String,
+    pub(crate) ttl: Duration,
+    /// Whether it is renewed at a third of its time.
+    pub(crate) renewed: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +122,10 @@ pub(crate) enum Answer {
         stale: bool,
     },
     Refused,
+    /// Somebody else has written since it looked.
+    Overtaken,
+    /// The guard has ended the work, and this is why.
+    Stopped(String),
     /// It could not be done.
     Failed(String),
     /// Not an answer: the lock was lost, and this is why.

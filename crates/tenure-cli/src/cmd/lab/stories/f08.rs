@@ -78,7 +78,7 @@ fn with_tenure(stage: &Stage) -> Played<Outcome> {
 }
 
 fn asking(port: u16, poll: Duration) -> Lock {
-    Lock::Usual(UsualLock { port, key: LOCK.to_owned(), ttl: LEASE, renewed: false, poll })
+    Lock::Usual(UsualLock { port, key: LOCK.to_owned(), ttl: LEASE, renewed: false, poll, counter: None })
 }
 
 /// How many requests it takes to wait for [`COUNTED`], when the wait has begun.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::cmd::lab::actor::Actor;
+use crate::cmd::lab::address::Place;
 use crate::cmd::lab::server::Server;
 use crate::cmd::lab::stage::{LOCK, SALE, Stage};
 use crate::cmd::lab::story::Outcome;
@@ -17,7 +18,7 @@ pub(super) const LONG: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Locks as Redis's own page has it, for so many milliseconds.
-pub(super) fn set(actor: &mut Actor, server: &Server, ttl: &str) -> Played<bool> {
+pub(super) fn set(actor: &mut Actor, server: &impl Place, ttl: &str) -> Played<bool> {
     let name = actor.name.clone();
     let granted = actor.redis(server, &["SET", LOCK, &name, "NX", "PX", ttl])?.is_yes();
     if granted {

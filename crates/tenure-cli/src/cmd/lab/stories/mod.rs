@@ -16,9 +16,29 @@ mod f06;
 mod f07;
 mod f08;
 mod f09;
+mod f10;
+mod f13;
+mod f14;
+mod f15;
+mod f18;
+mod failover;
 mod late;
 
 use super::story::Story;
 
-pub(crate) static STORIES: &[&Story] =
-    &[&f01::STORY, &f02::STORY, &f03::STORY, &f04::STORY, &f05::STORY, &f06::STORY, &f07::STORY, &f08::STORY, &f09::STORY];
+pub(crate) static STORIES: &[&Story] = &[
+    &f01::STORY,
+    &f02::STORY,
+    &f03::STORY,
+    &f04::STORY,
+    &f05::STORY,
+    &f06::STORY,
+    &f07::STORY,
+    &f08::STORY,
+    &f09::STORY,
+    &f10::STORY,
+    &f13::STORY,
+    &f14::STORY,
+    &f15::STORY,
+    &f18::STORY,
+];
