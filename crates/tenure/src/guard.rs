@@ -280,6 +280,8 @@ pub(crate) async fn run_under<F: Future>(
         if let Poll::Ready(lost) = lost.as_mut().poll(cx) {
             return Poll::Ready(Err(lost));
         }
+        // Who wakes up past its deadline may be here before the news.
+        check()?;
         let Poll::Ready(done) = work.as_mut().poll(cx) else { return Poll::Pending };
         Poll::Ready(check().map(|()| done))
     })
@@ -308,5 +310,26 @@ impl Watcher {
             Ended::Lost(lost) => Some(lost),
             Ended::Released => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[tokio::test]
+    async fn work_takes_no_step_past_a_deadline_that_nobody_has_told_of() {
+        let lost = Lost { resource: Resource::new("a").expect("a name"), token: Token::new(1), reason: LostReason::Expired };
+        let (held, steps) = (Cell::new(true), Cell::new(0));
+        let check = || if held.get() { Ok(()) } else { Err(lost.clone()) };
+        let work = async {
+            steps.set(1);
+            held.set(false);
+            tokio::task::yield_now().await;
+            steps.set(2);
+        };
+        assert_eq!(run_under(std::future::pending(), check, work).await, Err(lost.clone()));
+        assert_eq!(steps.get(), 1);
     }
 }
