@@ -4,9 +4,13 @@ use std::time::{Duration, Instant};
 
 use super::actor::{Actor, LIMIT, lock};
 use super::address::Place;
+use super::crowd::Crowd;
 use super::timeline::{During, Moment};
 use super::upset::{Played, Upset};
 use super::words::{Answer, Check, Lock, Value, Word};
+
+/// How long a crowd may take to gather, and to disperse.
+const CROWD_LIMIT: Duration = Duration::from_secs(60);
 
 impl Actor {
     /// Sends a command to a server. What comes back is shown on the timeline.
@@ -173,8 +177,17 @@ impl Actor {
 
     /// Whether it thinks that it still holds what it took last.
     pub(crate) fn is_held(&mut self) -> Played<bool> {
-        match self.ask(&Word::IsHeld)? {
-            (_, Answer::Is(held)) => Ok(held),
+        self.yes_or_no(&Word::IsHeld)
+    }
+
+    /// Whether what it took last is still renewed. It does not know that itself.
+    pub(crate) fn is_renewed(&mut self) -> Played<bool> {
+        self.yes_or_no(&Word::IsRenewed)
+    }
+
+    fn yes_or_no(&mut self, question: &Word) -> Played<bool> {
+        match self.ask(question)? {
+            (_, Answer::Is(yes)) => Ok(yes),
             (_, other) => Err(self.confused(&other)),
         }
     }
@@ -250,5 +263,31 @@ impl Actor {
         };
         self.company.notes.mark(self.lane, at, what, text);
         Ok(what != Moment::Refused)
+    }
+
+    /// Becomes a crowd, all of whom wait for the same lock.
+    pub(crate) fn begin_to_gather(&mut self, crowd: &Crowd) -> Played<()> {
+        self.tell(&Word::Gather(crowd.clone()))
+    }
+
+    pub(crate) fn gathered(&mut self) -> Played<()> {
+        self.answer(CROWD_LIMIT)?;
+        self.begin_to_wait(None);
+        Ok(())
+    }
+
+    /// Sends the crowd home.
+    pub(crate) fn disperse(&mut self) -> Played<()> {
+        self.tell(&Word::Disperse)?;
+        match self.answer(CROWD_LIMIT)? {
+            (at, Answer::Dispersed { waited }) => {
+                if let Some((_, _, span)) = self.waiting.take() {
+                    self.company.notes.end(span, at);
+                }
+                lock(&self.company.waits).total += waited;
+                Ok(())
+            }
+            (_, other) => Err(self.confused(&other)),
+        }
     }
 }

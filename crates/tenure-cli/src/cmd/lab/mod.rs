@@ -5,6 +5,8 @@
 
 mod actor;
 mod address;
+mod clock;
+mod crowd;
 mod deeds;
 mod ear;
 mod habits;
@@ -14,6 +16,7 @@ mod picture;
 mod player;
 mod process;
 mod progress;
+mod queuer;
 mod redlock;
 mod server;
 mod shop;

@@ -14,6 +14,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use tenure::{Guard, Locker};
 use tokio::runtime::Runtime;
 
+use super::crowd::Gathered;
 use super::habits::{self, Listener};
 use super::redlock::Redlock;
 use super::shop::{ITEM, Shop};
@@ -79,6 +80,7 @@ struct Player {
     held: Vec<(i64, Held)>,
     last_grant: Option<i64>,
     listener: Option<Listener>,
+    crowd: Option<Gathered>,
 }
 
 enum Held {
@@ -114,6 +116,7 @@ impl Player {
             held: Vec::new(),
             last_grant: None,
             listener: None,
+            crowd: None,
         })
     }
 
@@ -136,6 +139,11 @@ impl Player {
                 Some((_, Held::Redlock(redlock))) => redlock.is_valid(),
                 // The others have no way to know.
                 other => other.is_some(),
+            })),
+            Word::IsRenewed => Ok(Answer::Is(match self.held.last() {
+                Some((_, Held::Usual(_, usual))) => usual.is_renewed(),
+                Some((_, Held::Redlock(redlock))) => redlock.is_renewed(),
+                _ => false,
             })),
             Word::Waiters(lock) => {
                 let inspect = self.locker(&lock)?.mutex(&lock.name).inspect();
@@ -165,6 +173,14 @@ impl Player {
                 self.trade.begin(&self.runtime, guard, self.grant())
             }
             Word::EndSale => self.trade.end(&self.runtime),
+            Word::Gather(crowd) => {
+                self.crowd = Some(Gathered::gather(&self.runtime, &self.name, self.trade.shop.path(), crowd)?);
+                Ok(Answer::Done)
+            }
+            Word::Disperse => {
+                let crowd = self.crowd.take().ok_or_else(|| Upset::new("is no crowd"))?;
+                crowd.disperse(&self.runtime)
+            }
         }
     }
 
@@ -201,6 +217,7 @@ impl Player {
             Lock::Tenure(lock) => {
                 let mutex = self.locker(lock)?.mutex(&lock.name).owner(&self.owner);
                 let mutex = if lock.fixed { mutex.lease_fixed(lock.lease) } else { mutex.lease(lock.lease) };
+                let mutex = if lock.fair { mutex.fair() } else { mutex };
                 let taken = match wait {
                     Some(wait) => self.runtime.block_on(mutex.lock_within(wait))?,
                     None => self.runtime.block_on(mutex.try_lock())?,

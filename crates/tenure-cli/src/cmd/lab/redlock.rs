@@ -43,6 +43,11 @@ impl Redlock {
         self.watchdog.is_some() || Instant::now() < self.valid_until
     }
 
+    /// Whether something renews it still. Its users have no way to ask.
+    pub(crate) fn is_renewed(&self) -> bool {
+        self.watchdog.as_ref().is_some_and(Watchdog::is_at_work)
+    }
+
     /// False if a majority does not have it any more.
     pub(crate) fn give_back(self) -> bool {
         drop(self.watchdog);

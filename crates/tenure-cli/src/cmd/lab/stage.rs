@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::actor::{Actor, Company, Waits, lock};
 use super::address::Place;
+use super::clock::Clock;
+use super::crowd::Crowd;
 use super::server::{Server, Setup};
 use super::shop::{Sales, Shop};
 use super::timeline::{Moment, Notes, Timeline};
@@ -106,14 +108,25 @@ impl Stage {
         actors.try_into().map_err(|_| Upset::new("too few actors"))
     }
 
+    /// A clock for servers, which can be moved.
+    pub(crate) fn clock(&self, name: &str) -> Played<Clock> {
+        // One library does for all stages.
+        Clock::new(self.file(name), &self.dir.with_file_name("clock_shim.so"))
+    }
+
     /// A file of this stage, such as a lock file.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
     /// Waits for something that must come, by asking for it.
-    pub(crate) fn until(&self, what: &str, mut is_so: impl FnMut() -> Played<bool>) -> Played<()> {
-        let give_up = Instant::now() + LIMIT;
+    pub(crate) fn until(&self, what: &str, is_so: impl FnMut() -> Played<bool>) -> Played<()> {
+        self.until_at_most(LIMIT, what, is_so)
+    }
+
+    /// The same for what takes longer.
+    pub(crate) fn until_at_most(&self, limit: Duration, what: &str, mut is_so: impl FnMut() -> Played<bool>) -> Played<()> {
+        let give_up = Instant::now() + limit;
         while !is_so()? {
             if Instant::now() > give_up {
                 return Err(Upset::new(format!("waited in vain until {what}")));
@@ -130,6 +143,13 @@ impl Stage {
         self.until(&format!("{} has asked", actor.name), || Ok(self.requests()? > before))
     }
 
+    /// Waits until nothing renews any more what an actor holds. A lock that is never renewed is a story's mistake.
+    pub(crate) fn until_renewal_fails(&self, actor: &mut Actor) -> Played<()> {
+        self.until(&format!("{}'s renewal has failed", actor.name), || Ok(!actor.is_renewed()?))?;
+        actor.did("its renewal has failed, and nobody tells it");
+        Ok(())
+    }
+
     /// Waits until a server has no such key any more.
     pub(crate) fn until_gone(&self, server: &Server, key: &str) -> Played<()> {
         self.until(&format!("{key} has run out"), || Ok(server.ask::<u64>(&["EXISTS", key])? == 0))
@@ -138,6 +158,28 @@ impl Stage {
     /// Lets time go by that is a part of the story: work takes as long as it takes.
     pub(crate) fn work(&self, how_long: Duration) {
         std::thread::sleep(how_long);
+    }
+
+    /// Splits the stock into equal parts, each of which has a lock of its own.
+    pub(crate) fn split_stock(&self, parts: u32) -> Played<()> {
+        Shop::enter(self.shop.path())?.split(parts)
+    }
+
+    /// How many of a crowd had a lock at the same time, at most.
+    pub(crate) fn most_at_once(&self) -> Played<u64> {
+        self.shop.most_at_once()
+    }
+
+    /// Processes that are crowds, all of whom wait for the same lock.
+    pub(crate) fn crowds(&self, names: &[&str], crowd: &Crowd) -> Played<Vec<Actor>> {
+        let mut services = names.iter().map(|name| self.actor(name)).collect::<Played<Vec<Actor>>>()?;
+        for service in &mut services {
+            service.begin_to_gather(crowd)?;
+        }
+        for service in &mut services {
+            service.gathered()?;
+        }
+        Ok(services)
     }
 
     /// What the shop says so far.
@@ -179,10 +221,15 @@ pub(crate) fn usual_fixed(server: &impl Place, ttl: Duration) -> Lock {
 
 /// Tenure's lock at a URL, renewed.
 pub(crate) fn tenure(url: impl Into<String>, lease: Duration) -> Lock {
-    Lock::Tenure(TenureLock { url: url.into(), name: LOCK.to_owned(), lease, fixed: false })
+    Lock::Tenure(TenureLock { url: url.into(), name: LOCK.to_owned(), lease, fixed: false, fair: false })
 }
 
 /// Tenure's lock for a time that is not renewed.
 pub(crate) fn tenure_fixed(url: impl Into<String>, lease: Duration) -> Lock {
-    Lock::Tenure(TenureLock { url: url.into(), name: LOCK.to_owned(), lease, fixed: true })
+    Lock::Tenure(TenureLock { url: url.into(), name: LOCK.to_owned(), lease, fixed: true, fair: false })
+}
+
+/// Tenure's lock for those who stand in line.
+pub(crate) fn tenure_fair(url: impl Into<String>, lease: Duration) -> Lock {
+    Lock::Tenure(TenureLock { url: url.into(), name: LOCK.to_owned(), lease, fixed: false, fair: true })
 }

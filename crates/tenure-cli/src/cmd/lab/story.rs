@@ -54,11 +54,17 @@ impl Kind {
 pub(crate) struct Outcome {
     verdict: String,
     claims: Vec<Claim>,
+    skipped: bool,
 }
 
 impl Outcome {
     pub(crate) fn new(verdict: impl Into<String>) -> Self {
-        Self { verdict: verdict.into(), claims: Vec::new() }
+        Self { verdict: verdict.into(), claims: Vec::new(), skipped: false }
+    }
+
+    /// It was not played, and this is why.
+    pub(crate) fn skipped(why: &str) -> Self {
+        Self { verdict: format!("SKIPPED: {why}"), claims: Vec::new(), skipped: true }
     }
 
     /// Adds what must be so. If it is not, the lab fails.
@@ -87,6 +93,13 @@ pub(crate) struct Report {
     pub(crate) rows: Vec<Row>,
 }
 
+impl Report {
+    /// Whether a part of it was not played.
+    pub(crate) fn skipped(&self) -> bool {
+        self.rows.iter().any(|row| row.skipped)
+    }
+}
+
 /// A way as it went.
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
@@ -103,6 +116,8 @@ pub(crate) struct Row {
     pub(crate) gave_up: u64,
     pub(crate) requests: u64,
     pub(crate) verdict: String,
+    /// Whether it was not played, because something is not installed.
+    pub(crate) skipped: bool,
     pub(crate) claims: Vec<Claim>,
     #[serde(rename = "took_ms", serialize_with = "in_millis")]
     pub(crate) took: Duration,
@@ -150,7 +165,7 @@ impl Story {
         let played = self.played(way, program, dir);
         // Its servers and actors are gone by now: nothing writes here any more.
         drop(std::fs::remove_dir_all(dir));
-        let (bill, Outcome { verdict, mut claims }) = match played {
+        let (bill, Outcome { verdict, mut claims, skipped }) = match played {
             Ok((bill, Ok(outcome))) => (Some(bill), outcome),
             Ok((bill, Err(upset))) => (Some(bill), unplayed(&upset)),
             Err(upset) => (None, unplayed(&upset)),
@@ -174,6 +189,7 @@ impl Story {
             gave_up: waits.in_vain,
             requests: bill.as_ref().map_or(0, |bill| bill.requests),
             verdict,
+            skipped,
             claims,
             took: start.elapsed(),
             timeline: bill.map(|bill| bill.timeline).unwrap_or_default(),

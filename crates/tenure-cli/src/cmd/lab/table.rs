@@ -23,6 +23,9 @@ pub(crate) fn story(report: &Report) -> String {
 
 fn cells(row: &Row) -> [String; 7] {
     let way = row.way.name().to_owned();
+    if row.skipped {
+        return [&way, row.how, "-", "-", "-", "-", "-"].map(str::to_owned);
+    }
     let sold = format!("{} of {}", row.sold, row.stock);
     let [oversold, stale, requests] = [row.oversold, row.stale_writes, row.requests].map(|n| n.to_string());
     [way, row.how.to_owned(), sold, oversold, stale, waited(row), requests]
@@ -41,10 +44,16 @@ fn tenths(d: Duration) -> Duration {
 
 /// The last line.
 pub(crate) fn summary(reports: &[Report]) -> String {
-    let failed: Vec<_> = reports.iter().filter(|report| !report.held).map(|report| report.id).collect();
-    match (reports.len(), &*failed) {
-        (1, []) => "all that this story claims is so\n".to_owned(),
-        (n, []) => format!("all that these {n} stories claim is so\n"),
-        (_, failed) => format!("NOT SO: {}\n", failed.join(", ")),
+    let which = |is_so: fn(&Report) -> bool| {
+        let ids: Vec<_> = reports.iter().filter(|report| is_so(report)).map(|report| report.id).collect();
+        (!ids.is_empty()).then(|| ids.join(", "))
+    };
+    let failed = which(|report| !report.held);
+    let skipped = which(Report::skipped).map(|ids| format!("; SKIPPED: {ids}")).unwrap_or_default();
+    match (reports.len(), failed) {
+        (1, None) if !skipped.is_empty() => "this story was SKIPPED\n".to_owned(),
+        (1, None) => "all that this story claims is so\n".to_owned(),
+        (n, None) => format!("all that these {n} stories claim is so{skipped}\n"),
+        (_, Some(ids)) => format!("NOT SO: {ids}{skipped}\n"),
     }
 }

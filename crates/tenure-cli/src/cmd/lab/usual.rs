@@ -17,7 +17,8 @@ const RENEW: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.
 pub(crate) const RELEASE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0";
 
 /// Locks and counts in one step, as Redisson's `RFencedLock` does.
-const LOCK_AND_COUNT: &str = "if redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return redis.call('incr', KEYS[2]) end return nil";
+const LOCK_AND_COUNT: &str =
+    "if redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return redis.call('incr', KEYS[2]) end return nil";
 
 /// How long a server may take to answer: generous, because the machine may be busy.
 const LIMIT: Duration = Duration::from_secs(1);
@@ -47,6 +48,11 @@ impl Usual {
             }
             std::thread::sleep(lock.poll.min(left));
         }
+    }
+
+    /// Whether something renews it still. Its users have no way to ask.
+    pub(crate) fn is_renewed(&self) -> bool {
+        self.watchdog.as_ref().is_some_and(Watchdog::is_at_work)
     }
 
     /// Compares and deletes in one step. False if it was not ours any more.
@@ -91,6 +97,10 @@ impl Watchdog {
             }
         });
         Self { end: Some(end), thread: Some(thread) }
+    }
+
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 }
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::crowd::Crowd;
+
 /// What an actor is told to do. Each is answered, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -21,6 +23,8 @@ pub(crate) enum Word {
     Granted { token: Option<u64> },
     /// Say whether what was taken last is still held, as far as one knows oneself.
     IsHeld,
+    /// Say whether what was taken last is still renewed, which only the lab can ask.
+    IsRenewed,
     /// Say how many wait for a lock of Tenure's.
     Waiters(TenureLock),
     /// Send a command until it is granted, each time one call deeper, on a stack of so many bytes.
@@ -39,6 +43,10 @@ pub(crate) enum Word {
     BeginSale,
     /// Sell in that future.
     EndSale,
+    /// Be many, who all want the same lock.
+    Gather(Crowd),
+    /// Be one again.
+    Disperse,
 }
 
 /// How the shop is to check what an actor writes.
@@ -98,6 +106,8 @@ pub(crate) struct TenureLock {
     pub(crate) lease: Duration,
     /// Whether the lease is not renewed.
     pub(crate) fixed: bool,
+    /// Whether those who wait stand in line.
+    pub(crate) fair: bool,
 }
 
 /// What an actor says.
@@ -126,6 +136,10 @@ pub(crate) enum Answer {
     Overtaken,
     /// The guard has ended the work, and this is why.
     Stopped(String),
+    /// How long all of a crowd have waited for what they were granted.
+    Dispersed {
+        waited: Duration,
+    },
     /// It could not be done.
     Failed(String),
     /// Not an answer: the lock was lost, and this is why.

@@ -28,7 +28,7 @@ fn naive(stage: &Stage) -> Played<Outcome> {
     let pair = Pair::start(stage)?;
     let actors = [stage.actor("A")?, stage.actor("B")?];
     let both = both_are_granted(stage, &pair, actors, |actor| set(actor, &pair.address, "10000"))?;
-    sold_twice(stage, both, "the new master knows nothing of A's lock: both hold it, and both sell the last unit")
+    sold_twice(stage, both, false, "the new master knows nothing of A's lock: both hold it, and both sell the last unit")
 }
 
 fn in_redis_as_usual(stage: &Stage) -> Played<Outcome> {
@@ -36,13 +36,16 @@ fn in_redis_as_usual(stage: &Stage) -> Played<Outcome> {
     let lock = usual(&pair.address, LEASE);
     let actors = stage.actors(["A", "B"], &lock)?;
     let both = both_are_granted(stage, &pair, actors, |actor| actor.try_take(&lock))?;
-    sold_twice(stage, both, "renewal does not help: it finds the lock of B, and nobody tells A")
+    sold_twice(stage, both, true, "renewal does not help: it finds the lock of B, and nobody tells A")
 }
 
-fn sold_twice(stage: &Stage, both: Both, verdict: &str) -> Played<Outcome> {
+fn sold_twice(stage: &Stage, both: Both, renewed: bool, verdict: &str) -> Played<Outcome> {
     let Both { mut a, mut b, granted, seen } = both;
     b.sell()?;
     stage.work(SALE);
+    if renewed {
+        stage.until_renewal_fails(&mut a)?;
+    }
     let still_believes = a.is_held()?;
     a.sell()?;
     let sales = stage.sales()?;

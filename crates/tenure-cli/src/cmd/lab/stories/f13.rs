@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::late::{LEASE as SHORT, TTL, set};
+use super::late::{TTL, set};
 use crate::cmd::lab::actor::Actor;
 use crate::cmd::lab::stage::{LOCK, SALE, Stage, tenure, usual};
 use crate::cmd::lab::story::{Kind, Outcome, Story, Way};
@@ -41,7 +41,7 @@ fn naive(stage: &Stage) -> Played<Outcome> {
 
 fn in_redis_as_usual(stage: &Stage) -> Played<Outcome> {
     let server = stage.server()?;
-    let lock = usual(&server, SHORT);
+    let lock = usual(&server, LEASE);
     let [mut a, mut b] = stage.actors(["A", "B"], &lock)?;
     let first = a.try_take(&lock)?;
     let seen = a.look()?;

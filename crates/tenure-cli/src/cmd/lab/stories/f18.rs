@@ -34,11 +34,11 @@ fn naive(stage: &Stage) -> Played<Outcome> {
 }
 
 fn in_redis_as_usual(stage: &Stage) -> Played<Outcome> {
-    sold_twice(stage, evicts, |server| Some(usual(server, LEASE)), "A's renewal finds nothing, and tells nobody")
+    sold_twice(stage, evicts, |server| Some(usual(server, LEASE)), "A's renewal finds the lock of B, gives up, and tells nobody")
 }
 
 fn restarted_as_usual(stage: &Stage) -> Played<Outcome> {
-    let verdict = "the server comes back with nothing; A's renewal finds nothing, and tells nobody";
+    let verdict = "the server comes back with nothing; A's renewal finds the lock of B, and tells nobody";
     sold_twice(stage, restarts, |server| Some(usual(server, LEASE)), verdict)
 }
 
@@ -64,6 +64,9 @@ fn sold_twice(
     stage.work(SALE);
     b.sell()?;
     stage.work(SALE);
+    if lock.is_some() {
+        stage.until_renewal_fails(&mut a)?;
+    }
     let still_believes = a.is_held()? && !a.was_told();
     a.sell()?;
     let sales = stage.sales()?;

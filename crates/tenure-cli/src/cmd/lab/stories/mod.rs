@@ -17,12 +17,17 @@ mod f07;
 mod f08;
 mod f09;
 mod f10;
+mod f11;
+mod f12;
 mod f13;
 mod f14;
 mod f15;
+mod f16;
+mod f17;
 mod f18;
 mod failover;
 mod late;
+mod majorities;
 
 use super::story::Story;
 
@@ -37,8 +42,12 @@ pub(crate) static STORIES: &[&Story] = &[
     &f08::STORY,
     &f09::STORY,
     &f10::STORY,
+    &f11::STORY,
+    &f12::STORY,
     &f13::STORY,
     &f14::STORY,
     &f15::STORY,
+    &f16::STORY,
+    &f17::STORY,
     &f18::STORY,
 ];
