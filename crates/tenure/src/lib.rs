@@ -114,5 +114,6 @@ mod pages {
         Election: "locks/election.md"
         Partitions: "locks/partitions.md"
         Redlock: "redlock.md"
+        Fencing: "fencing.md"
     }
 }

@@ -3,7 +3,7 @@
 //! The sender:
 //!
 //! ```
-//! use http::{HeaderMap, StatusCode};
+//! use ::http::{HeaderMap, StatusCode};
 //! use tenure::fence::http;
 //!
 //! # fn send(headers: HeaderMap) -> (StatusCode, Vec<u8>) { (StatusCode::OK, headers[http::TOKEN].as_bytes().to_vec()) }

@@ -76,6 +76,7 @@ pub(crate) enum Needs {
     Nothing,
     Redis,
     Postgres,
+    RedisAndPostgres,
     Mariadb,
     /// Both, and the programs of `examples/drivers`.
     Drivers,
@@ -98,6 +99,7 @@ impl Needs {
             Self::Redis => Some(format!("{server} (apt-get install redis-server)")),
             Self::Postgres if postgres::program("postgres").is_some() => None,
             Self::Postgres => Some("PostgreSQL (apt-get install postgresql)".to_owned()),
+            Self::RedisAndPostgres => Self::Redis.missing().or_else(|| Self::Postgres.missing()),
             Self::Mariadb if mariadb::program().is_some() => None,
             Self::Mariadb => Some("MariaDB (apt-get install mariadb-server)".to_owned()),
             Self::Drivers if !database::driver("sqlx").exists() => {

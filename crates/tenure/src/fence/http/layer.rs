@@ -40,7 +40,7 @@ impl FenceLayer {
     ///
     /// ```
     /// # use std::sync::Arc;
-    /// # use http::Method;
+    /// # use ::http::Method;
     /// # use tenure::fence::http::{self, FenceLayer};
     /// # let marks = Arc::new(tenure::fence::marks::MemoryMarks::default());
     /// // Whoever only reads needs no token.

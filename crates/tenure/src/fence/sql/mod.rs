@@ -19,7 +19,7 @@
 //!     "UPDATE stock SET units = units - $1, fence = $2 WHERE (id = $3) AND (units >= $4) AND coalesce(fence, 0) <= $5",
 //! );
 //! assert_eq!(write.binds.len(), 5);
-//! # tenure::Result::Ok(())
+//! # Ok::<(), tenure::Error>(())
 //! ```
 
 mod ddl;
