@@ -80,7 +80,8 @@ fn main() {
             names_may_be_odd
             what_cannot_be_fenced_is_refused_with_what_can
             a_stale_file_under_a_guard_is_counted_by_its_locker
-            of_many_threads_the_largest_token_has_the_last_word;
+            of_many_threads_the_largest_token_has_the_last_word
+            writers_do_not_take_each_other_for_dead;
         Nothing in file_processes:
             writers_killed_at_any_moment_leave_whole_files_and_fences_that_stand
             of_two_processes_no_lower_token_overwrites_a_higher_one

@@ -292,12 +292,24 @@ pub(crate) fn of_many_threads_the_largest_token_has_the_last_word() {
                 last = n;
             }
         });
-        let largest = writers.map(|writer| writer.join().expect("no panic")).into_iter().max().expect("eight");
+        let largest = writers.map(|writer| writer.join());
         over.store(true, Ordering::Relaxed);
         reader.join().expect("no panic");
-        largest
+        largest.into_iter().map(|largest| largest.expect("no panic")).max().expect("eight")
     });
     assert_eq!((fs::read_to_string(&path).expect("read").parse::<u64>().expect("a number"), mark(&path)), (largest, largest));
     assert_eq!(file.stats().accepted + file.stats().stale, 200);
     assert_eq!(names(dir.path()).len(), 2);
+}
+
+pub(crate) fn writers_do_not_take_each_other_for_dead() {
+    // In memory, where a disk does not keep them apart.
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| dir());
+    let file = fenced(&dir.path().join("state"));
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..1000).for_each(|_| file.write(b"x", &token(5)).expect("written")));
+        }
+    });
+    assert_eq!((file.stats().accepted, names(dir.path()).len()), (8000, 2));
 }
