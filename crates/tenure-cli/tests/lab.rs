@@ -51,6 +51,7 @@ fn a_story_is_as_it_claims(id: &str) {
     let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
     let rows = told["stories"][0]["rows"].as_array().expect("rows");
     for row in rows {
+        assert_eq!(row["skipped"], false, "{row:#}");
         let broken: Vec<_> = row["claims"].as_array().expect("claims").iter().filter(|claim| claim["held"] != true).collect();
         assert!(broken.is_empty(), "{}: {broken:?}\n{row:#}", row["how"]);
         assert!(!row["timeline"]["lanes"].as_array().expect("lanes").is_empty(), "{row:#}");

@@ -16,7 +16,8 @@ Columns:
             that the server does not know yet
 
 Exit status:
-  0   all is as claimed: with Tenure, no unit was sold twice, and no stale write got through
+  0   all is as claimed: with Tenure, no unit was sold twice, and no stale write got through;
+      a story that needs what is not installed (F12: cc) says that it was SKIPPED
   1   something is not as claimed, or a story could not be played
   2   wrong usage
   69  there is no redis-server

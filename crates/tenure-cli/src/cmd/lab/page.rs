@@ -63,7 +63,11 @@ pub(crate) fn page(reports: &[Report]) -> String {
 fn contents(page: &mut String, reports: &[Report]) {
     page.push_str("<div class=\"wide\"><table>\n<tr><th>story</th><th></th><th>with Tenure</th></tr>\n");
     for report in reports {
-        let told = if report.held { "as claimed" } else { "<span class=\"bad\">not as claimed</span>" };
+        let told = match (report.held, report.skipped()) {
+            (true, false) => "as claimed",
+            (true, true) => "<span class=\"bad\">skipped</span>",
+            (false, _) => "<span class=\"bad\">not as claimed</span>",
+        };
         let (id, title) = (report.id, escaped(report.title));
         put(page, format_args!("<tr><td><a href=\"#{id}\">{id}</a></td><td>{title}</td><td>{told}</td></tr>\n"));
     }
@@ -83,6 +87,10 @@ fn story(page: &mut String, report: &Report) {
 }
 
 fn numbers(page: &mut String, row: &Row) {
+    if row.skipped {
+        let nothing = "<td class=\"n\">–</td>".repeat(COLUMNS.len());
+        return put(page, format_args!("<tr><td>{}</td>{nothing}</tr>\n", row.way.name()));
+    }
     put(page, format_args!("<tr><td>{}</td><td class=\"n\">{} of {}</td>", row.way.name(), row.sold, row.stock));
     for n in [row.oversold, row.stale_writes] {
         put(page, format_args!("<td class=\"n{}\">{n}</td>", if n > 0 { " bad" } else { "" }));
