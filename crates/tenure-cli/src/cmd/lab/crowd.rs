@@ -89,24 +89,25 @@ struct Scene {
 }
 
 impl Gathered {
-    /// Returns when all have asked for the lock.
-    pub(crate) fn gather(runtime: &Runtime, name: &str, shop: &Path, crowd: Crowd) -> Played<Self> {
+    /// Returns when all have asked for the lock, with the names under which a store knows them and their own.
+    pub(crate) fn gather(runtime: &Runtime, name: &str, shop: &Path, crowd: Crowd) -> Played<(Self, Vec<(String, String)>)> {
         let (say, news) = unbounded_channel();
         let empty = (0..crowd.parts).map(|_| AtomicBool::new(false)).collect();
         let (shop, name, clients) = (Mutex::new(Shop::enter(shop)?), name.to_owned(), crowd.clients);
         let scene = Arc::new(Scene { crowd, name, shop, empty, waited_us: AtomicU64::new(0), say });
         let mut gathered = Self { members: JoinSet::new(), news, scene };
         runtime.block_on(async {
-            let mut shared = None;
+            let (mut shared, mut known_as) = (None, Vec::new());
             for n in 0..clients {
-                let queuer =
-                    Queuer::connect(&gathered.scene.crowd, &format!("{}.{n}", gathered.scene.name), n, &mut shared).await?;
+                let name = format!("{}.{n}", gathered.scene.name);
+                let queuer = Queuer::connect(&gathered.scene.crowd, &name, n, &mut shared).await?;
+                known_as.extend(queuer.known_as().map(|id| (id, name)));
                 gathered.members.spawn(member(Arc::clone(&gathered.scene), queuer));
             }
             for _ in 0..clients {
                 gathered.next().await?;
             }
-            Ok(gathered)
+            Ok((gathered, known_as))
         })
     }
 

@@ -270,9 +270,13 @@ impl Actor {
         self.tell(&Word::Gather(crowd.clone()))
     }
 
-    pub(crate) fn gathered(&mut self) -> Played<()> {
-        self.answer(CROWD_LIMIT)?;
-        self.begin_to_wait(None);
+    pub(crate) fn gathered(&mut self, crowd: &Crowd) -> Played<()> {
+        let (at, Answer::Gathered { known_as }) = self.answer(CROWD_LIMIT)? else {
+            return Err(Upset::new(format!("{} is no crowd", self.name)));
+        };
+        lock(&self.company.known_as).extend(known_as);
+        let text = format!("{} clients wait and sell", crowd.clients);
+        self.waiting = Some((at, None, self.company.notes.begin(self.lane, at, During::Waits, text)));
         Ok(())
     }
 

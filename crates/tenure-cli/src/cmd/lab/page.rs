@@ -87,11 +87,12 @@ fn story(page: &mut String, report: &Report) {
 }
 
 fn numbers(page: &mut String, row: &Row) {
+    let way = format!("<td>{}<div class=\"soft how\">{}</div></td>", row.way.name(), escaped(row.how));
     if row.skipped {
         let nothing = "<td class=\"n\">–</td>".repeat(COLUMNS.len());
-        return put(page, format_args!("<tr><td>{}</td>{nothing}</tr>\n", row.way.name()));
+        return put(page, format_args!("<tr>{way}{nothing}</tr>\n"));
     }
-    put(page, format_args!("<tr><td>{}</td><td class=\"n\">{} of {}</td>", row.way.name(), row.sold, row.stock));
+    put(page, format_args!("<tr>{way}<td class=\"n\">{} of {}</td>", row.sold, row.stock));
     for n in [row.oversold, row.stale_writes] {
         put(page, format_args!("<td class=\"n{}\">{n}</td>", if n > 0 { " bad" } else { "" }));
     }
@@ -107,6 +108,9 @@ fn way(page: &mut String, report: &Report, row: &Row) {
     }
     let about = format!("{} {name}: who believed what, and when", report.id);
     put(page, format_args!("<figure>{}</figure>\n", picture(&row.timeline, &about)));
+    if row.timeline.marks.is_empty() {
+        return;
+    }
     put(page, format_args!("<details><summary>{} steps</summary>\n<ol>\n", row.timeline.marks.len()));
     for mark in &row.timeline.marks {
         let (who, at) = (row.timeline.lanes.get(mark.lane).map_or("", |lane| lane), time(mark.at_us));

@@ -174,8 +174,9 @@ impl Player {
             }
             Word::EndSale => self.trade.end(&self.runtime),
             Word::Gather(crowd) => {
-                self.crowd = Some(Gathered::gather(&self.runtime, &self.name, self.trade.shop.path(), crowd)?);
-                Ok(Answer::Done)
+                let (crowd, known_as) = Gathered::gather(&self.runtime, &self.name, self.trade.shop.path(), crowd)?;
+                self.crowd = Some(crowd);
+                Ok(Answer::Gathered { known_as })
             }
             Word::Disperse => {
                 let crowd = self.crowd.take().ok_or_else(|| Upset::new("is no crowd"))?;

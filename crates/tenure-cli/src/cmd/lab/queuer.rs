@@ -83,6 +83,14 @@ impl Queuer {
         Ok(Self { name: name.to_owned(), n, parts: crowd.parts, lease: crowd.lease, client })
     }
 
+    /// The name under which a store knows it, if it has one.
+    pub(crate) fn known_as(&self) -> Option<String> {
+        match &self.client {
+            Client::Tenure { locker, .. } => Some(locker.client_id().to_string()),
+            Client::Polls(..) | Client::Listens(..) => None,
+        }
+    }
+
     /// Waits for the lock of one of the open parts. `waits` is called when it begins to wait, or does not have to.
     pub(crate) async fn take(&mut self, open: &[u32], waits: impl FnOnce()) -> Played<Taken> {
         // Not all at the same part.

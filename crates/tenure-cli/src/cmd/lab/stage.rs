@@ -38,7 +38,7 @@ pub(crate) struct Stage {
     servers: RefCell<Vec<Rc<Server>>>,
 }
 
-/// The lane of a server.
+/// The lane of one who is no actor.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lane(usize);
 
@@ -77,7 +77,7 @@ impl Stage {
 
     /// A lane that shows whom a server takes for the holder of [`LOCK`].
     pub(crate) fn watch(&self, server: &Server, name: &str) -> Played<Lane> {
-        let lane = Lane(self.company.notes.lane(name));
+        let lane = self.lane(name);
         self.watch_again(server, lane)?;
         Ok(lane)
     }
@@ -85,6 +85,11 @@ impl Stage {
     /// The same on the lane that it had before it was restarted.
     pub(crate) fn watch_again(&self, server: &Server, Lane(lane): Lane) -> Played<()> {
         witness::watch(server, LOCK, lane, self.company.clone())
+    }
+
+    /// A lane for one who is no actor.
+    pub(crate) fn lane(&self, name: &str) -> Lane {
+        Lane(self.company.notes.lane(name))
     }
 
     /// Notes what happens to one who has such a lane.
@@ -177,7 +182,7 @@ impl Stage {
             service.begin_to_gather(crowd)?;
         }
         for service in &mut services {
-            service.gathered()?;
+            service.gathered(crowd)?;
         }
         Ok(services)
     }

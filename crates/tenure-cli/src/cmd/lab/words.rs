@@ -136,6 +136,10 @@ pub(crate) enum Answer {
     Overtaken,
     /// The guard has ended the work, and this is why.
     Stopped(String),
+    /// All of a crowd wait; the names under which a store knows them, if it has any, and their own.
+    Gathered {
+        known_as: Vec<(String, String)>,
+    },
     /// How long all of a crowd have waited for what they were granted.
     Dispersed {
         waited: Duration,

@@ -6,6 +6,7 @@ use crate::cmd::lab::crowd::{Crowd, Manner, Ratio};
 use crate::cmd::lab::server::{Server, Setup};
 use crate::cmd::lab::stage::Stage;
 use crate::cmd::lab::story::{Kind, Outcome, Story, Way};
+use crate::cmd::lab::timeline::Moment;
 use crate::cmd::lab::upset::Played;
 
 const SERVICES: [&str; 2] = ["service 1", "service 2"];
@@ -61,9 +62,8 @@ fn striped(stage: &Stage) -> Played<Outcome> {
 }
 
 fn handed_over(stage: &Stage) -> Played<Outcome> {
-    let SoldOut { most_at_once, requests, every } = sell_out(stage, 1, |server| Manner::Tenure { url: server.url("") })?;
-    let verdict =
-        format!("one after the other, a sale every {every}, and {requests} requests each: most holds never leave the service");
+    let SoldOut { most_at_once, requests, .. } = sell_out(stage, 1, |server| Manner::Tenure { url: server.url("") })?;
+    let verdict = format!("one after the other, with {requests} requests each: most holds never leave the service");
     Ok(told(stage, verdict)?
         .claim("one sells at a time", most_at_once == 1)
         .claim("a sale takes less than a lock and a release, two requests", !requests.is_at_least(2)))
@@ -74,10 +74,19 @@ fn sell_out(stage: &Stage, parts: u32, manner: impl Fn(&Server) -> Manner) -> Pl
     if parts > 1 {
         stage.split_stock(parts)?;
     }
+    let lane = stage.lane("shop");
     let start = Instant::now();
     let crowd = Crowd { clients: CLIENTS, manner: manner(&server), lease: LEASE, work: WORK, parts };
     let mut services = stage.crowds(&SERVICES, &crowd)?;
-    stage.until_at_most(PATIENCE, "all is sold", || Ok(stage.sales()?.sold >= u64::from(UNITS)))?;
+    let mut told = 0;
+    stage.until_at_most(PATIENCE, "all is sold", || {
+        let sold = stage.sales()?.sold;
+        if sold / 100 > told {
+            told = sold / 100;
+            stage.mark(lane, Moment::Sold, &format!("{sold} are sold"));
+        }
+        Ok(sold >= u64::from(UNITS))
+    })?;
     let (took, requests) = (start.elapsed(), stage.requests()?);
     for service in &mut services {
         service.disperse()?;
