@@ -156,29 +156,33 @@ pub(crate) async fn of_two_who_have_read_the_same_lease_one_wins(place: Place) {
     let rounds = || {
         block_on(async {
             let mut session = place.open().await;
-            let mut won = Vec::new();
+            let mut ends = Vec::new();
+            // Judged when both are through: who panics here would leave the other one waiting.
             for _ in 0..ROUNDS {
-                let lease = session.read_lease(&one_less(), "lease").await.expect("read").expect("a row");
+                let lease = session.read_lease(&one_less(), "lease").await;
                 start.wait();
-                let written = session.update(&one_less().lease("lease", lease)).await;
-                won.push(match written {
-                    Ok(Effect::Written) => true,
-                    Err(Error::Overtaken(overtaken)) => {
-                        assert_eq!((overtaken.read, overtaken.found), (lease, lease + 1));
-                        false
-                    }
-                    other => panic!("neither won nor lost: {other:?}"),
-                });
+                let read = lease.as_ref().ok().copied().flatten().unwrap_or(-1);
+                ends.push((lease, session.update(&one_less().lease("lease", read)).await));
                 start.wait();
             }
-            won
+            ends
         })
     };
     let (one, two) = thread::scope(|scope| {
         let (one, two) = (scope.spawn(rounds), scope.spawn(rounds));
         (one.join().expect("no panic"), two.join().expect("no panic"))
     });
-    assert!(one.iter().zip(&two).all(|(one, two)| one != two), "{one:?} {two:?}");
+    let won = |round: i64, (lease, end)| match (lease, end) {
+        (Ok(Some(read)), Ok(Effect::Written)) if read == round => true,
+        (Ok(Some(read)), Err(Error::Overtaken(overtaken))) if read == round => {
+            assert_eq!((overtaken.read, overtaken.found), (read, read + 1));
+            false
+        }
+        end => panic!("neither won nor lost in round {round}: {end:?}"),
+    };
+    for (round, (one, two)) in (0..).zip(one.into_iter().zip(two)) {
+        assert_ne!(won(round, one), won(round, two), "one wins in round {round}");
+    }
     let mut session = place.open().await;
     assert_eq!(session.units().await, 10 - ROUNDS);
     assert_eq!(session.read_lease(&one_less(), "lease").await.expect("read"), Some(ROUNDS));
