@@ -9,7 +9,7 @@
 //! | rows | [`sql`]: text and binds for any driver; `postgres`, `mysql` and `sqlite` run them |
 //! | keys in Redis | `redis` |
 //! | another service | `http`: a layer that refuses, and the header that it reads |
-//! | objects, files | `object`, [`file`] |
+//! | objects, files | `object`, [`mod@file`] |
 //!
 //! A write shows a [`Pass`]: the [`Guard`], or the [`Token`] that came with a request. One that is too late is [`Stale`], which
 //! has both tokens; each fence counts them ([`Tally`]), and so does the locker whose guard it was
