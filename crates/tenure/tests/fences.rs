@@ -68,7 +68,7 @@ fn main() {
             what_was_not_written_through_the_fence_is_left_alone
             attributes_of_the_user_stay_beside_the_token
             conflicts_without_end_are_an_error
-            versions_are_named_in_order_and_all_but_the_last_are_pruned;
+            versions_are_named_in_order_and_all_but_the_last_two_are_pruned;
         Nothing in file:
             a_file_is_replaced_unless_a_larger_token_was_there
             removing_a_file_keeps_its_fence

@@ -170,6 +170,7 @@ impl FencedFile {
     pub fn remove(&self, pass: &dyn Pass) -> Result<bool, Error> {
         decimal(pass.token()).map_err(Error::Request)?;
         let path = self.path();
+        self.mode()?;
         let fence = Sidecar::lock(self)?;
         fence.admit(self, pass)?;
         let removed = match fs::remove_file(&path) {

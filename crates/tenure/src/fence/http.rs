@@ -51,6 +51,10 @@
 //! its own storage, which is why it finds [`Fenced`] in the request. The door alone stops what comes after a larger token *has been
 //! there*: late and repeated requests, and those of a holder that slept. That is most of them, and not all.
 //!
+//! **Put it behind authentication** (axum: `route_layer`, with the check of who asks outside of it). Whoever is let as far as the layer can
+//! raise a mark: one request with the largest token there is closes a resource to all later ones, and every path that is made up becomes a
+//! mark. A mark that is too high can be put right only where it is kept, with all holders gone.
+//!
 //! # Answers
 //! | status | `error` | when |
 //! |---|---|---|
@@ -102,13 +106,34 @@ impl Pass for Fenced {
 
 /// The resource that a layer takes unless it is told otherwise: the path, decoded, so that two ways to write it are one resource.
 ///
-/// Only what a path means by itself is the same: `/a%2Fb` and `/a/b` are two, and so are `/a` and `/a/`. Below `Router::nest` axum
+/// Only what a path means by itself is the same: `/a%2Fb` and `/a/b` are two, and so are `/a` and `/a/`, or `/stock/7` and `/stock/07`,
+/// which a handler may take for one: then name the resource by what it is ([`FenceLayer::resource`]). Below `Router::nest` axum
 /// hides the part of the path that has been matched.
 #[must_use]
 pub fn path(request: &Parts) -> String {
-    let plain = |part: &str| match percent_decode_str(part).decode_utf8() {
-        Ok(text) => text.replace('%', "%25").replace('/', "%2F"),
-        Err(_) => part.to_owned(),
+    let plain = |part: &str| {
+        let mut name = String::new();
+        for piece in percent_decode_str(part).collect::<Vec<u8>>().utf8_chunks() {
+            name.push_str(&piece.valid().replace('%', "%25").replace('/', "%2F"));
+            piece.invalid().iter().for_each(|byte| name.push_str(&format!("%{byte:02X}")));
+        }
+        name
     };
     request.uri.path().split('/').map(plain).collect::<Vec<_>>().join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_ways_to_write_a_path_are_one_resource_also_if_it_is_no_text() {
+        let name = |uri: &str| path(&::http::Request::get(uri).body(()).expect(uri).into_parts().0);
+        for (one, other) in [("/%61/b", "/a/b"), ("/%ff", "/%FF"), ("/%41%ff", "/A%FF"), ("/%C3%A4", "/%c3%a4")] {
+            assert_eq!(name(one), name(other));
+        }
+        for (one, other) in [("/a%2Fb", "/a/b"), ("/%25FF", "/%FF"), ("/a", "/a/"), ("/7", "/07")] {
+            assert_ne!(name(one), name(other));
+        }
+    }
 }

@@ -100,6 +100,24 @@ fn number(row: &Row, column: usize) -> Result<i64, mysql_async::Error> {
 
 /// The rows that an update met. Unless the client was told otherwise, the number alone is of those that it changed.
 fn met(info: &str, affected: u64) -> u64 {
-    let said = info.strip_prefix("Rows matched: ").and_then(|rest| rest.split_whitespace().next()?.parse().ok());
-    said.unwrap_or(affected)
+    // The first number in it, in whatever language.
+    let digits = info.trim_start_matches(|c: char| !c.is_ascii_digit());
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    digits[..end].parse().unwrap_or(affected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::met;
+
+    #[test]
+    fn rows_that_were_met_are_counted_in_any_language() {
+        let infos = [
+            "Rows matched: 1  Changed: 0  Warnings: 0",
+            "Datensätze gefunden: 1  Geändert: 0  Warnungen: 0",
+            "該当した行: 1  変更: 0",
+        ];
+        assert!(infos.iter().all(|info| met(info, 0) == 1));
+        assert_eq!((met("", 1), met("nothing", 2), met("Rows matched: 12  Changed: 3", 3)), (1, 2, 12));
+    }
 }

@@ -15,6 +15,10 @@
 //!
 //! Under `REPEATABLE READ` and `SERIALIZABLE` a transaction that waited for another one at the fence ends with a serialization
 //! failure (`40001`), as it would for any row: try it again.
+//!
+//! **Bound the wait**: a holder that is stopped inside of its transaction keeps the next one waiting at the fence for as long as its
+//! connection lives. `lock_timeout` ends the wait of the one, `idle_in_transaction_session_timeout` the transaction of the other;
+//! PostgreSQL sets neither by itself. (MySQL gives up after `innodb_lock_wait_timeout`, 50 s; SQLite after its busy timeout.)
 
 mod marks;
 

@@ -20,8 +20,8 @@
 //!
 //! # Where the largest token is
 //! In a second key in the same slot: `tenure_fence:{key}` for `key`, `tenure_fence_tag:a{b}c` for a key with a hash tag. It stays when
-//! the key is deleted or expires, so that a fence never goes down; whoever deletes it, or evicts it (`maxmemory-policy allkeys-*`),
-//! forgets who has been there. **A fence is as lasting as its server**: what a restart or a failover loses of it is lost.
+//! the key is deleted or expires, so that a fence never goes down; whoever deletes it, or evicts it (`maxmemory-policy allkeys-*`, with
+//! [`forget_after`](RedisFence::forget_after) also `volatile-*`), forgets who has been there. **A fence is as lasting as its server**: what a restart or a failover loses of it is lost.
 //!
 //! # Asking again
 //! [`set`](RedisFence::set) and [`delete`](RedisFence::delete) may be repeated after an error that leaves open whether they were
@@ -85,7 +85,7 @@ impl<C: ConnectionLike + Clone> RedisFence<C> {
     ///
     /// **What is forgotten is not refused**: a holder that was paused for longer than this, and writes then, is let through. So take a
     /// time that is longer than anything can be paused, retried or queued, a week rather than an hour. It saves the memory of
-    /// fences whose keys are gone.
+    /// fences whose keys are gone. All who write a key must say the same: the last one decides.
     #[must_use]
     pub fn forget_after(self, idle: Duration) -> Self {
         Self { forget_after: Some(idle), ..self }

@@ -77,7 +77,8 @@ impl Sidecar {
     /// Compares a token, and raises the fence to it on disk.
     pub(super) fn admit(&self, target: &FencedFile, pass: &dyn Pass) -> Result<(), Error> {
         let seen = self.read()?;
-        if pass.token() > seen {
+        // Also the same one again: who raised it may have died before it was on disk.
+        if pass.token() >= seen {
             // One write to bytes that are there already: who dies in it leaves the old or the new ones.
             let raised = self.file.write_all_at(record(pass.token()).as_bytes(), 0).and_then(|()| self.file.sync_data());
             raised.map_err(Trouble::io("raising", &self.path))?;

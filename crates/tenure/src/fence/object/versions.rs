@@ -60,6 +60,9 @@ impl Versions {
     }
 
     /// Writes a version. May be repeated, and is another version with the same content then.
+    ///
+    /// `Ok` says that the version was written, and was the last one when this looked after it. Somebody who came with a larger token
+    /// in between makes it [`Stale`](crate::fence::Stale): then it is there, and nobody reads it.
     pub async fn put(&self, location: &Path, payload: PutPayload, pass: &dyn Pass) -> Result<(), Error> {
         self.add(location, payload, false, pass).await
     }
@@ -84,11 +87,12 @@ impl Versions {
         }
     }
 
-    /// Removes all versions but the last one, which is the fence, and says how many.
+    /// Removes all versions but the last two, and says how many. The last one is the fence; the one before it is for those who read a
+    /// directory, whose list may lack a name that comes meanwhile.
     pub async fn prune(&self, location: &Path) -> Result<usize, Error> {
         let mut names = self.names(location).await?;
         names.sort_unstable();
-        names.pop();
+        names.truncate(names.len().saturating_sub(2));
         for name in &names {
             match self.store.delete(&name.at(location)).await {
                 Ok(()) | Err(StoreError::NotFound { .. }) => {}
@@ -114,7 +118,12 @@ impl Versions {
             };
             let name = Name { token, number, gone };
             match self.store.put_opts(&name.at(location), payload.clone(), PutOptions::from(PutMode::Create)).await {
-                Ok(_) => return Ok(self.tally.judge(location.as_ref(), pass, token)?),
+                Ok(_) => {
+                    // Between the look and the write somebody may have come who will never see this.
+                    let last = self.names_from(location, token).await?.into_iter().max();
+                    let seen = last.map_or(token, |last| last.token.max(token));
+                    return Ok(self.tally.judge(location.as_ref(), pass, seen)?);
+                }
                 Err(StoreError::AlreadyExists { .. }) if tries > 0 => {}
                 Err(error) => return Err(Error::Store(error)),
             }

@@ -10,6 +10,9 @@ use crate::fence::{self, Pass, Tally};
 /// An `UPDATE` of one row that is fenced by columns of that row.
 ///
 /// Fragments are SQL with `?` for each bind, whatever the dialect; `??` is the character itself.
+/// **Not to be repeated** after an error that leaves open whether it was carried out, if what it sets is made of what is there
+/// (`units = units - ?`), unless it has a [lease](Self::lease). What sets a value may be repeated.
+///
 /// **Deleting the row deletes its fence**: rows that come back need the [table form](super::FenceTable).
 #[derive(Clone)]
 #[must_use = "nothing is written yet"]
@@ -69,6 +72,9 @@ impl<'a> Update<'a> {
     }
 
     /// Refuses the write if this column holds a larger token, and keeps the token there otherwise.
+    ///
+    /// **A column of 64-bit whole numbers**, as `tenure fence ddl` makes it: one that keeps less of a token (`INT` where the server is
+    /// not strict, `FLOAT`) keeps nobody out.
     pub fn fenced(mut self, column: &str, pass: &'a dyn Pass) -> Self {
         self.fence = Some((column.to_owned(), pass));
         self
@@ -76,7 +82,7 @@ impl<'a> Update<'a> {
 
     /// Refuses the write if this column is not what was read any more, and raises it by one otherwise.
     ///
-    /// Read the lease before what the write is made from, or in the same statement.
+    /// A column as for [`fenced`](Self::fenced). Read the lease before what the write is made from, or in the same statement.
     pub fn lease(mut self, column: &str, read: i64) -> Self {
         self.lease = Some((column.to_owned(), read));
         self
