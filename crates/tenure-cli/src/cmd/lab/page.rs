@@ -111,7 +111,8 @@ fn way(page: &mut String, report: &Report, row: &Row) {
     if row.timeline.marks.is_empty() {
         return;
     }
-    put(page, format_args!("<details><summary>{} steps</summary>\n<ol>\n", row.timeline.marks.len()));
+    let (n, s) = (row.timeline.marks.len(), if row.timeline.marks.len() == 1 { "" } else { "s" });
+    put(page, format_args!("<details><summary>{n} step{s}</summary>\n<ol>\n"));
     for mark in &row.timeline.marks {
         let (who, at) = (row.timeline.lanes.get(mark.lane).map_or("", |lane| lane), time(mark.at_us));
         let bad = if moment(mark.what) == "stale" { " class=\"bad\"" } else { "" };

@@ -30,6 +30,7 @@ fn naive(stage: &Stage) -> Played<Outcome> {
     let (mut a, mut b) = (stage.actor("A")?, stage.actor("B")?);
     let first = set(&mut a, &server, TTL)?;
     let seen = a.look()?;
+    stage.work(SALE);
     a.stop()?;
     stage.until_gone(&server, LOCK)?;
     let second = set(&mut b, &server, "10000")?;
@@ -45,6 +46,7 @@ fn in_redis_as_usual(stage: &Stage) -> Played<Outcome> {
     let [mut a, mut b] = stage.actors(["A", "B"], &lock)?;
     let first = a.try_take(&lock)?;
     let seen = a.look()?;
+    stage.work(SALE);
     let owner = a.redis(&server, &["GET", LOCK])?;
     let is_its_own = matches!(owner, Value::Text(owner) if owner.starts_with("A:"));
     a.stop()?;
@@ -95,6 +97,7 @@ fn without_a_look(stage: &Stage) -> Played<Outcome> {
 
 /// A stands still; B gets the lock when it has run out, and sells.
 fn stands_still_meanwhile(stage: &Stage, lock: &Lock, a: &mut Actor, b: &mut Actor) -> Played<bool> {
+    stage.work(SALE);
     a.stop()?;
     let granted = b.take(lock, PATIENCE)?;
     sells(stage, b)?;
