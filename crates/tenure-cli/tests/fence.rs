@@ -12,6 +12,7 @@ use support::{Store, text};
 use tenure::Token;
 use tenure::fence::sql::{Effect, FenceTable, Update};
 use tenure::fence::sqlite;
+use tenure::once::{self, OnceTable};
 
 type Case = fn();
 
@@ -59,6 +60,13 @@ fn try_out(dialect: &str, quoted: &str, mut client: impl FnMut() -> Command) {
         "SELECT fence * 10 + {quoted} FROM stock; SELECT token * 10 + fence FROM {quoted}; SELECT count(*) FROM tenure_fences;"
     );
     assert_eq!(run(&mut client(), &sum).split_whitespace().collect::<Vec<_>>(), ["56", "70", "0"]);
+    let in_quotes = quoted.replace("order", "once.order");
+    for once in [&["--dialect", dialect, "--once"][..], &["--once", &in_quotes, "--dialect", dialect]].map(ddl) {
+        run(&mut client(), &once);
+        run(&mut client(), &once);
+    }
+    let count = format!("SELECT count(*) FROM tenure_once WHERE expires_at > 0; SELECT count(*) FROM {in_quotes};");
+    assert_eq!(run(&mut client(), &count).split_whitespace().collect::<Vec<_>>(), ["0", "0"]);
 }
 
 fn psql_takes_what_is_printed() {
@@ -91,6 +99,12 @@ fn sqlite_takes_what_is_printed() {
     sqlite::pass(&tx, &FenceTable::named("\"order\"").expect("a name"), "R", &token).expect("passed");
     let update = Update::of("stock").key("id = ?", [1]).fenced("fence", &token).lease("version", 0);
     assert_eq!(sqlite::update(&tx, &update).expect("passed"), Effect::Written);
+    for name in ["tenure_once", "main.done", "main.\"a.b\""] {
+        tx.execute_batch(&ddl(&["--dialect", "sqlite", "--once", name]).repeat(2)).expect("defined");
+        let table = OnceTable::named(name).expect("a name");
+        let claimed = once::sqlite::claim::<u32>(&tx, &table.claim("k").expect("a key")).expect("claimed");
+        assert!(matches!(claimed, once::Claimed::Yours(_)), "{claimed:?}");
+    }
 }
 
 fn the_table_of_marks_is_printed_under_its_usual_name() {
@@ -99,6 +113,8 @@ fn the_table_of_marks_is_printed_under_its_usual_name() {
     assert!(usual.contains("CREATE TABLE IF NOT EXISTS tenure_fences ("), "{usual}");
     let column = ddl(&["--dialect", "sqlite", "--column", "stock.fence"]);
     assert!(!column.contains("CREATE TABLE"), "only what was asked for: {column}");
+    let once = ddl(&["--dialect", "sqlite", "--once"]);
+    assert!(once.contains("CREATE TABLE IF NOT EXISTS tenure_once (") && !once.contains("tenure_fences"), "{once}");
 }
 
 fn a_name_that_is_more_than_a_name_is_wrong_usage() {
@@ -106,6 +122,7 @@ fn a_name_that_is_more_than_a_name_is_wrong_usage() {
         (["--dialect=mysql", "--table=a; DROP TABLE b"], "cannot stand in a statement"),
         (["--dialect=mariadb", "--column=fence"], "names no column of a table"),
         (["--dialect=postgresql", "--lease=stock.fence;--"], "names no column of a table"),
+        (["--dialect=mysql", "--once=a; DROP TABLE b"], "cannot stand in a statement"),
         (["--dialect=oracle", "--table=a"], "[possible values: postgres, mysql, sqlite]"),
     ] {
         let output = Store::new().tenure(["fence", "ddl"]).args(args).output().expect("tenure starts");

@@ -273,6 +273,16 @@ pub(crate) async fn run_under<F: Future>(
     check: impl Fn() -> Result<(), Lost>,
     work: F,
 ) -> Result<F::Output, Lost> {
+    let done = step_under(lost, &check, work).await?;
+    check().map(|()| done)
+}
+
+/// Runs a future that takes no step once the hold is lost. Whether it was when the last step ended is not asked.
+pub(crate) async fn step_under<F: Future>(
+    lost: impl Future<Output = Lost>,
+    check: impl Fn() -> Result<(), Lost>,
+    work: F,
+) -> Result<F::Output, Lost> {
     let mut work = pin!(work);
     let mut lost = pin!(lost);
     std::future::poll_fn(|cx| {
@@ -282,8 +292,7 @@ pub(crate) async fn run_under<F: Future>(
         }
         // Who wakes up past its deadline may be here before the news.
         check()?;
-        let Poll::Ready(done) = work.as_mut().poll(cx) else { return Poll::Pending };
-        Poll::Ready(check().map(|()| done))
+        work.as_mut().poll(cx).map(Ok)
     })
     .await
 }

@@ -61,6 +61,8 @@ mod keeper;
 mod locker;
 mod mode;
 mod name;
+#[cfg(feature = "once")]
+pub mod once;
 mod owner;
 mod primitives;
 mod retry;
@@ -92,6 +94,11 @@ pub use stats::{Histogram, Stats};
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The examples of the page on work that is done once compile and run.
+#[cfg(all(doctest, feature = "once", feature = "sqlite"))]
+#[doc = include_str!("../../../docs/once.md")]
+struct OncePage;
 
 /// The examples of the pages on locks compile and run.
 #[cfg(all(doctest, feature = "blocking"))]

@@ -3,15 +3,17 @@
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use tenure::fence::sql::{Ddl, Dialect, FenceTable};
+use tenure::once::OnceTable;
 
 const DDL_NOTES: &str = "\
-Without --table, --column and --lease, the table of marks is defined under its usual name, tenure_fences: one row per \
+Without --table, --column, --lease and --once, the table of marks is defined under its usual name, tenure_fences: one row per \
 resource, with the largest token that has written to it.
 
 Examples:
   tenure fence ddl --dialect postgres | psql -v ON_ERROR_STOP=1 shop
   tenure fence ddl --dialect mysql --table ops.fences | mysql shop
-  tenure fence ddl --dialect sqlite --column stock.fence --lease stock.version | sqlite3 shop.db";
+  tenure fence ddl --dialect sqlite --column stock.fence --lease stock.version | sqlite3 shop.db
+  tenure fence ddl --dialect postgres --once | psql -v ON_ERROR_STOP=1 shop";
 
 #[derive(Subcommand)]
 pub(crate) enum FenceCommand {
@@ -37,6 +39,10 @@ pub(crate) struct DdlArgs {
     /// Add a column for the lease of each row, which changes with every write; may be repeated.
     #[arg(long, value_name = "TABLE.COLUMN", value_parser = Column::new)]
     pub(crate) lease: Vec<Column>,
+
+    /// Define a table for the records of work that is done once, under this name or as tenure_once.
+    #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "tenure_once", value_parser = OnceTable::named)]
+    pub(crate) once: Option<OnceTable>,
 }
 
 /// A column of a table.

@@ -10,7 +10,7 @@ use crate::output;
 
 pub(crate) fn ddl(wanted: &DdlArgs) -> Result<u8, Failure> {
     let ddl = Ddl(wanted.dialect);
-    let usual = wanted.column.is_empty() && wanted.lease.is_empty();
+    let usual = wanted.column.is_empty() && wanted.lease.is_empty() && wanted.once.is_none();
     let table = wanted.table.clone().or_else(|| usual.then(FenceTable::default));
     let mut text = String::new();
     if let Some(table) = table {
@@ -24,6 +24,9 @@ pub(crate) fn ddl(wanted: &DdlArgs) -> Result<u8, Failure> {
         for Column { table, column } in columns {
             let _infallible = write!(text, "-- {what}.\n{}", ddl.column(table, column)?);
         }
+    }
+    if let Some(table) = &wanted.once {
+        let _infallible = write!(text, "-- What is done, and what was begun and never finished.\n{}", ddl.once(table));
     }
     output::print(&text)?;
     Ok(0)

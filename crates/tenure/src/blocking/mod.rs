@@ -11,6 +11,8 @@
 //! A call inside of async code is an error instead of a deadlock; `tokio::task::spawn_blocking` is fine.
 
 mod locks;
+#[cfg(feature = "once")]
+mod once;
 
 use std::ops::Deref;
 use std::task::{Context, Poll, Waker};
@@ -19,6 +21,8 @@ use tokio::runtime::Handle;
 use tokio::task::coop;
 
 pub use self::locks::{Latch, Mutex, RwLock, Semaphore};
+#[cfg(feature = "once")]
+pub use self::once::{Ledger, Once};
 use crate::backend::State;
 use crate::error::{Error, Result};
 use crate::guard::Lost;

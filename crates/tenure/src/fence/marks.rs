@@ -22,14 +22,6 @@ pub trait Marks: std::fmt::Debug + Send + Sync {
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "sqlite"))]
 pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// The table of marks is not there, or is another one.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(crate) fn no_such_table(table: &super::sql::FenceTable, dialect: super::sql::Dialect, problem: &str) -> crate::Error {
-    let (asked, allowed) =
-        (format!("the table of marks {}", table.name()), format!("one as `tenure fence ddl --dialect {dialect}` makes it"));
-    crate::Error::config(asked, format!("cannot be used: {problem}"), allowed)
-}
-
 /// Marks of one process: gone with it. For tests, and for services that are one process and lose what they write with it.
 #[derive(Debug, Default)]
 pub struct MemoryMarks {

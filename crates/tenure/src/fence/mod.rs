@@ -15,6 +15,8 @@
 //! has both tokens; each fence counts them ([`Tally`]), and so does the locker whose guard it was
 //! ([`Stats::stale`](crate::Stats::stale)). **A fence never goes down.**
 
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) mod drivers;
 pub mod file;
 #[cfg(feature = "http")]
 pub mod http;
@@ -189,10 +191,16 @@ impl Tally {
             self.accepted();
             return Ok(());
         }
+        Err(self.too_late(resource, pass, seen))
+    }
+
+    /// Counts a write that came too late.
+    pub(crate) fn too_late(&self, resource: &str, pass: &(impl Pass + ?Sized), seen: Token) -> Stale {
+        let token = pass.token();
         self.0.stale.up();
         pass.refused();
         tracing::warn!(resource, %token, %seen, "a write came too late");
-        Err(Stale { resource: resource.to_owned(), token, seen })
+        Stale { resource: resource.to_owned(), token, seen }
     }
 
     pub(crate) fn accepted(&self) {

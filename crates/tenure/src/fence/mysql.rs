@@ -17,6 +17,7 @@
 //! Of many who are the first to write to a resource the server may end one with a deadlock (`1213`), as for any row that is new, and
 //! MariaDB from 11.6 on one that has read before the mark was raised (`1020`): try it again.
 
+pub(crate) mod fault;
 mod marks;
 
 pub use marks::MysqlMarks;
@@ -73,7 +74,7 @@ async fn raise(client: &mut impl Queryable, statements: &[Statement]) -> Result<
     number(&row, 0)
 }
 
-fn params(statement: &Statement) -> Params {
+pub(crate) fn params(statement: &Statement) -> Params {
     if statement.binds.is_empty() {
         return Params::Empty;
     }
@@ -93,7 +94,7 @@ impl From<&Value> for mysql_async::Value {
     }
 }
 
-fn number(row: &Row, column: usize) -> Result<i64, mysql_async::Error> {
+pub(crate) fn number(row: &Row, column: usize) -> Result<i64, mysql_async::Error> {
     let refuse = || mysql_async::Error::Other(format!("column {column} is not a whole number").into());
     row.get_opt(column).and_then(Result::ok).ok_or_else(refuse)
 }

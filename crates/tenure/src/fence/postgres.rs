@@ -20,6 +20,7 @@
 //! connection lives. `lock_timeout` ends the wait of the one, `idle_in_transaction_session_timeout` the transaction of the other;
 //! PostgreSQL sets neither by itself. (MySQL gives up after `innodb_lock_wait_timeout`, 50 s; SQLite after its busy timeout.)
 
+pub(crate) mod link;
 mod marks;
 
 use std::error::Error as StdError;
@@ -69,7 +70,7 @@ pub async fn read_lease(client: &impl GenericClient, update: &Update<'_>, column
 }
 
 /// With types that the server finds out: one round trip, and nothing to keep prepared.
-fn typed(statement: &Statement) -> Vec<(&(dyn ToSql + Sync), Type)> {
+pub(crate) fn typed(statement: &Statement) -> Vec<(&(dyn ToSql + Sync), Type)> {
     statement.binds.iter().map(|bind| (bind as &(dyn ToSql + Sync), Type::UNKNOWN)).collect()
 }
 

@@ -20,6 +20,7 @@
 //!
 //! A transaction that has read before another one wrote cannot write any more (`SQLITE_BUSY_SNAPSHOT`): try it again.
 
+pub(crate) mod file;
 mod marks;
 
 pub use marks::SqliteMarks;
@@ -74,7 +75,11 @@ fn raise(tx: &Connection, statements: &[Statement]) -> rusqlite::Result<i64> {
     seen.ok_or(rusqlite::Error::QueryReturnedNoRows)
 }
 
-fn one<T>(client: &Connection, statement: &Statement, read: fn(&Row<'_>) -> rusqlite::Result<T>) -> rusqlite::Result<Option<T>> {
+pub(crate) fn one<T>(
+    client: &Connection,
+    statement: &Statement,
+    read: fn(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Option<T>> {
     client.prepare_cached(&statement.text)?.query_one(params_from_iter(&statement.binds), read).optional()
 }
 

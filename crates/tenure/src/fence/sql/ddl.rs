@@ -27,10 +27,52 @@ impl Ddl {
         }
     }
 
+    /// The table of records of [`OnceTable`](crate::once::OnceTable), and the index by which old ones are found.
+    #[cfg(feature = "once")]
+    #[must_use]
+    pub fn once(self, table: &crate::once::OnceTable) -> String {
+        let name = table.name();
+        let (schema, plain) = name.split_at(last_part(name));
+        let letters: String = plain.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+        let index = format!("{letters}_expires_at");
+        let (bytes, result, number) = match self.0 {
+            Dialect::Postgres => ("bytea", "bytea", "bigint"),
+            Dialect::Mysql => ("varbinary(512)", "longblob", "bigint"),
+            Dialect::Sqlite => ("BLOB", "BLOB", "INTEGER"),
+        };
+        let columns = format!(
+            "  job {bytes} PRIMARY KEY,\n  token {number} NOT NULL,\n  earlier {number},\n  result {result},\n  \
+             changed_at {number} NOT NULL,\n  expires_at {number} NOT NULL"
+        );
+        match self.0 {
+            Dialect::Mysql => {
+                format!("CREATE TABLE IF NOT EXISTS {name} (\n{columns},\n  INDEX {index} (expires_at)\n) ENGINE=InnoDB;\n")
+            }
+            Dialect::Postgres => format!(
+                "CREATE TABLE IF NOT EXISTS {name} (\n{columns}\n);\n\
+                 CREATE INDEX IF NOT EXISTS {index} ON {name} (expires_at);\n"
+            ),
+            // Here it is the index that is in a schema, and its table is where it is.
+            Dialect::Sqlite => format!(
+                "CREATE TABLE IF NOT EXISTS {name} (\n{columns}\n) STRICT;\n\
+                 CREATE INDEX IF NOT EXISTS {schema}{index} ON {plain} (expires_at);\n"
+            ),
+        }
+    }
+
     /// A column for [`Update::fenced`](super::Update::fenced) or [`Update::lease`](super::Update::lease).
     pub fn column(self, table: &str, column: &str) -> Result<String> {
         let (table, column) = (table_name(table)?, column_name(column)?);
         let kind = if self.0 == Dialect::Sqlite { "INTEGER" } else { "bigint" };
         Ok(format!("ALTER TABLE {table} ADD COLUMN {column} {kind} NOT NULL DEFAULT 0;\n"))
+    }
+}
+
+/// Where the name of a table begins that may have a schema and a dot before it.
+#[cfg(feature = "once")]
+fn last_part(name: &str) -> usize {
+    match name.strip_suffix(['"', '`']) {
+        Some(open) => open.rfind(['"', '`']).unwrap_or(0),
+        None => name.rfind('.').map_or(0, |dot| dot + 1),
     }
 }

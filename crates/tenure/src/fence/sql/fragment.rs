@@ -16,23 +16,23 @@ impl Fragment {
 }
 
 /// Puts a statement together, and numbers its placeholders.
-pub(super) struct Writer {
+pub(crate) struct Writer {
     dialect: Dialect,
     text: String,
     binds: Vec<Value>,
 }
 
 impl Writer {
-    pub(super) fn new(dialect: Dialect) -> Self {
+    pub(crate) fn new(dialect: Dialect) -> Self {
         Self { dialect, text: String::new(), binds: Vec::new() }
     }
 
-    pub(super) fn text(&mut self, text: &str) -> &mut Self {
+    pub(crate) fn text(&mut self, text: &str) -> &mut Self {
         self.text.push_str(text);
         self
     }
 
-    pub(super) fn bind(&mut self, value: impl Into<Value>) -> &mut Self {
+    pub(crate) fn bind(&mut self, value: impl Into<Value>) -> &mut Self {
         self.binds.push(value.into());
         match self.dialect {
             Dialect::Postgres => self.text.push_str(&format!("${}", self.binds.len())),
@@ -79,7 +79,7 @@ impl Writer {
         Err(Error::config(format!("the SQL {:?}", fragment.text), problem, "one ? for each bind, ?? for the character itself"))
     }
 
-    pub(super) fn done(self) -> Statement {
+    pub(crate) fn done(self) -> Statement {
         Statement { text: self.text, binds: self.binds }
     }
 }

@@ -34,6 +34,8 @@ use std::fmt;
 use std::str::FromStr;
 
 pub use ddl::Ddl;
+#[cfg(feature = "once")]
+pub(crate) use fragment::Writer;
 pub use table::FenceTable;
 pub use update::{Effect, Probe, Update};
 pub use value::{Binds, Value};

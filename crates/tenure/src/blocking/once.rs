@@ -1,0 +1,66 @@
+//! Work that is done once, for threads.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::block_on;
+use crate::once::{Attempt, Done, Error, Start};
+use crate::runtime;
+
+/// As [`crate::once::Ledger`], for threads. Its options are those of the async one, from which it is made.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::once::{Ledger, MemoryRecords};
+/// let locker = tenure::blocking::Locker::connect("memory:")?;
+/// let ledger = tenure::blocking::Ledger::from(Ledger::new(&locker, Arc::new(MemoryRecords::default())));
+/// let done = ledger.once("payment:77").run(|attempt| {
+///     println!("under token {}", attempt.token());
+///     Ok::<_, String>("receipt 1".to_owned())
+/// });
+/// assert_eq!(done.unwrap().value, "receipt 1");
+/// # Ok::<(), tenure::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Ledger(crate::once::Ledger);
+
+/// As [`crate::once::Once`], for threads.
+#[derive(Debug, Clone)]
+#[must_use = "nothing is done yet"]
+pub struct Once {
+    once: crate::once::Once,
+    asked: String,
+}
+
+impl From<crate::once::Ledger> for Ledger {
+    fn from(ledger: crate::once::Ledger) -> Self {
+        Self(ledger)
+    }
+}
+
+impl Ledger {
+    /// As [`crate::once::Ledger::once`].
+    pub fn once(&self, key: impl AsRef<str>) -> Once {
+        Once { once: self.0.once(&key), asked: key.as_ref().chars().take(32).collect() }
+    }
+}
+
+impl Once {
+    /// As [`crate::once::Once::run_with`], but **nobody stops a thread when the lock is lost**: ask
+    /// [`Attempt::is_valid`] before what must not be done by two.
+    pub fn run<T, E>(self, work: impl FnOnce(Attempt) -> Result<T, E>) -> Result<Done<T>, Error<T, E>>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let Self { once, asked } = self;
+        let begun = block_on(async { Ok((once.start().await, runtime::background()?)) });
+        let (start, background) = begun.map_err(|cause| Error::NotBegun { asked, cause })?;
+        match start? {
+            Start::Done(done) => Ok(done),
+            Start::Yours(started) => {
+                let done = work(started.attempt());
+                background.block_on(started.end(done))
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! A file that is asked on a thread that may block.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+
+use crate::backends::sqlite::{sqlite_error, why_not};
+use crate::error::{Error, Fault, Result};
+use crate::fence::marks::PATIENCE;
+use crate::runtime::background;
+
+#[derive(Debug)]
+pub(crate) struct File {
+    path: PathBuf,
+    conn: Mutex<Connection>,
+}
+
+impl File {
+    /// Opens or makes the file, and a table in it.
+    pub(crate) async fn open(path: PathBuf, definition: String) -> Result<Arc<Self>> {
+        aside("opening", move || Self::open_here(&path, &definition)).await.map(Arc::new)
+    }
+
+    fn open_here(path: &Path, definition: &str) -> Result<Self> {
+        let open = || {
+            // No SQLITE_OPEN_URI: a path is a path.
+            let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+            let mut conn = Connection::open_with_flags(path, flags)?;
+            conn.busy_timeout(PATIENCE)?;
+            // Immediate: who reads first cannot wait for its turn to write.
+            let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            tx.execute_batch(definition)?;
+            tx.commit()?;
+            Ok(conn)
+        };
+        let conn = open().map_err(|e| why_not(path, &e))?;
+        Ok(Self { path: path.to_owned(), conn: Mutex::new(conn) })
+    }
+
+    /// Does something in a transaction.
+    pub(crate) async fn transact<A, F>(self: &Arc<Self>, doing: &'static str, work: F) -> Result<A>
+    where
+        A: Send + 'static,
+        F: FnOnce(&Transaction<'_>) -> rusqlite::Result<A> + Send + 'static,
+    {
+        let file = Arc::clone(self);
+        aside(doing, move || {
+            let mut conn = file.conn.lock().unwrap_or_else(PoisonError::into_inner);
+            let run = move || {
+                let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+                let done = work(&tx)?;
+                tx.commit()?;
+                Ok(done)
+            };
+            run().map_err(|e| sqlite_error(&file.path, doing, &e))
+        })
+        .await
+    }
+}
+
+/// On a thread that may block, whatever the caller's executor is.
+async fn aside<A: Send + 'static>(doing: &'static str, work: impl FnOnce() -> Result<A> + Send + 'static) -> Result<A> {
+    let ended = |e: tokio::task::JoinError| Error::unavailable("sqlite", doing, Fault::Connection, e.to_string());
+    background()?.spawn_blocking(work).await.map_err(ended)?
+}

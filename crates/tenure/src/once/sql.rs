@@ -1,0 +1,107 @@
+//! Records in a database, over any driver that can run [statements](Statement).
+//!
+//! `once::postgres`, `once::mysql` and `once::sqlite` are such drivers. For another one, implement [`Driver`]: how it runs text and
+//! binds, and what its errors mean.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::Key;
+use super::keep::millis;
+use super::records::{Begin, Begun, Finished, Record, Records};
+use super::statements::{BATCH, Over, Place, Taker, sweep};
+use super::table::{OnceTable, Row, TRIES, vanished};
+use crate::error::Result;
+use crate::fence::sql::{Dialect, Statement, number, token};
+use crate::name::Token;
+
+/// How a database is asked.
+#[async_trait]
+pub trait Driver: std::fmt::Debug + Send + Sync {
+    /// Whose SQL it speaks.
+    fn dialect(&self) -> Dialect;
+
+    /// Runs statements in order, each by itself or all in one transaction, and commits. Returns the row of the last one.
+    async fn read(&self, doing: &'static str, table: &OnceTable, statements: Vec<Statement>) -> Result<Option<Row>>;
+
+    /// Runs a statement and commits. Returns how many rows it affected.
+    async fn write(&self, doing: &'static str, table: &OnceTable, statement: Statement) -> Result<u64>;
+}
+
+/// Records in a table.
+#[derive(Debug)]
+pub struct SqlRecords<D> {
+    driver: D,
+    table: OnceTable,
+}
+
+impl<D: Driver> SqlRecords<D> {
+    /// In that table. How long records are kept is the ledger's to say here.
+    pub fn over(driver: D, table: OnceTable) -> Self {
+        Self { driver, table }
+    }
+
+    fn place<'a>(&'a self, key: &'a Key) -> Place<'a> {
+        Place { dialect: self.driver.dialect(), table: self.table.name(), key }
+    }
+
+    async fn read(&self, doing: &'static str, statements: Vec<Statement>) -> Result<Option<Row>> {
+        self.driver.read(doing, &self.table, statements).await
+    }
+}
+
+#[async_trait]
+impl<D: Driver> Records for SqlRecords<D> {
+    async fn begin(&self, key: &Key, begin: Begin) -> Result<Begun> {
+        let (number, keep) = (number(begin.token)?, millis(begin.keep)?);
+        let over = if begin.repeat { Over::Smaller } else { Over::Nobody };
+        let place = self.place(key);
+        let take = place.take(Taker { number, keep, over });
+        let statements = [place.insert(number, None, keep), take, place.read(false)];
+        for _ in 0..TRIES {
+            if let Some(row) = self.read("beginning", statements.to_vec()).await? {
+                return Ok(row.begun(begin.token));
+            }
+        }
+        Err(vanished(key))
+    }
+
+    async fn finish(&self, key: &Key, mine: Token, result: &[u8], keep: Duration) -> Result<Finished> {
+        let (number, keep) = (number(mine)?, millis(keep)?);
+        let place = self.place(key);
+        // The row first: an update that meets none would lock the gap, where others want to put theirs.
+        let (made, record) = (place.insert(number, Some(result), keep), place.record(number, result, keep));
+        let statements = [made, record, place.token(false)];
+        for _ in 0..TRIES {
+            match self.read("recording", statements.to_vec()).await?.map(|row| token(row.token)) {
+                Some(seen) if seen == mine => return Ok(Finished::Recorded),
+                Some(seen) if seen > mine => return Ok(Finished::Stale { seen }),
+                // Somebody has deleted or made it between the statements.
+                Some(_) | None => {}
+            }
+        }
+        Err(vanished(key))
+    }
+
+    async fn look(&self, key: &Key) -> Result<Option<Record>> {
+        Ok(self.read("looking", vec![self.place(key).read(true)]).await?.map(Row::record))
+    }
+
+    async fn forget(&self, key: &Key, mine: Token) -> Result<Option<Token>> {
+        let place = self.place(key);
+        let row = self.read("forgetting", vec![place.delete(number(mine)?), place.token(true)]).await?;
+        Ok(row.map(|row| token(row.token)))
+    }
+
+    async fn sweep(&self) -> Result<u64> {
+        let mut all = 0;
+        loop {
+            let swept = self.driver.write("sweeping", &self.table, sweep(self.driver.dialect(), self.table.name())).await?;
+            all += swept;
+            if swept < BATCH {
+                return Ok(all);
+            }
+        }
+    }
+}
