@@ -1,7 +1,8 @@
 //! The lock as common libraries write it: `SET NX PX` with a value of its own, renewed and given back by scripts.
 //!
-//! It is what redis-py, redsync and node-redlock have in common; with renewal, what their users add or turn on; with a counter,
-//! what those add who have read of fencing tokens.
+//! It is what redis-py, redsync and node-redlock have in common; with renewal in the background, which gives up without a word when the
+//! lock is gone, what Redisson's watchdog does and what users write themselves (redsync returns an error from `Extend`, node-redlock
+//! has a signal: to whoever looks at them); with a counter, what those add who have read of fencing tokens.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};

@@ -38,6 +38,8 @@ impl Link {
             Box::pin(async move {
                 let (client, connection) = config.connect(tls).await?;
                 tokio::spawn(connection);
+                // One connection serves all: who waits for a row must not keep the others waiting for ever, nor outlive its caller.
+                client.batch_execute("SET lock_timeout = '3s'").await?;
                 Ok(client)
             })
         };

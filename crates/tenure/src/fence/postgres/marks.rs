@@ -16,6 +16,9 @@ use crate::fence::sql::{Dialect, FenceTable, token};
 use crate::name::Token;
 
 /// [`Marks`] in a table of a PostgreSQL server.
+///
+/// **In a table of their own**: a handler that lets its transaction [pass](super::pass) at the same row keeps the layer waiting for it.
+/// A row that is locked for longer than three seconds is an error, and holds up the others meanwhile: they share a connection.
 pub struct PostgresMarks {
     table: FenceTable,
     link: Arc<Link>,

@@ -59,8 +59,15 @@ impl File {
     }
 }
 
-/// On a thread that may block, whatever the caller's executor is.
+/// On a thread that may block, whatever the caller's executor is. Whoever waits behind others who wait for the file gives up in time too.
 async fn aside<A: Send + 'static>(doing: &'static str, work: impl FnOnce() -> Result<A> + Send + 'static) -> Result<A> {
-    let ended = |e: tokio::task::JoinError| Error::unavailable("sqlite", doing, Fault::Connection, e.to_string());
-    background()?.spawn_blocking(work).await.map_err(ended)?
+    let refuse = |fault, detail| Error::unavailable("sqlite", doing, fault, detail);
+    let runtime = background()?;
+    let work = runtime.spawn_blocking(work);
+    let bounded = runtime.spawn(async move { tokio::time::timeout(PATIENCE * 2, work).await });
+    match bounded.await {
+        Ok(Ok(Ok(done))) => done,
+        Ok(Err(_)) => Err(refuse(Fault::Timeout, format!("waited {:?}", PATIENCE * 2))),
+        Ok(Ok(Err(e))) | Err(e) => Err(refuse(Fault::Connection, e.to_string())),
+    }
 }

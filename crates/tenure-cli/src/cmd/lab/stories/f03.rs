@@ -8,7 +8,7 @@ use crate::cmd::lab::actor::Actor;
 use crate::cmd::lab::stage::{LOCK, SALE, Stage, tenure, usual};
 use crate::cmd::lab::story::{Kind, Outcome, Story, Way};
 use crate::cmd::lab::upset::Played;
-use crate::cmd::lab::words::Lock;
+use crate::cmd::lab::words::{Lock, Value};
 
 const LEASE: Duration = Duration::from_millis(1500);
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -37,8 +37,9 @@ fn naive(stage: &Stage) -> Played<Outcome> {
     a.kill()?;
     let (every, limit) = (Duration::from_millis(50), LEASE);
     let granted = b.insist(every, limit, |b| Ok(b.redis_quietly(&server, &["SETNX", LOCK, "B"])?.is_yes()))?;
+    let endless = b.redis_quietly(&server, &["PTTL", LOCK])? == Value::Int(-1);
     Ok(Outcome::new("the dead hold the lock for ever")
-        .claim("A had the lock when it died", locked)
+        .claim("A had the lock when it died, and it has no end", locked && endless)
         .claim("B waits in vain, and nothing is sold", !granted && stage.sales()?.sold == 0))
 }
 

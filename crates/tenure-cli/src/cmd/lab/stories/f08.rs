@@ -56,7 +56,8 @@ fn in_a_busy_loop(stage: &Stage) -> Played<Outcome> {
     let server = stage.server()?;
     let lock = asking(server.port(), Duration::ZERO);
     let cost = cost_of_a_wait(stage, &lock, || Ok(true))?;
-    told(stage, format!("{cost} requests in half a second of waiting")).map(|told| told.claim("it hammers the server", cost > 50))
+    told(stage, format!("{cost} requests in half a second of waiting"))
+        .map(|told| told.claim("it hammers the server: more than those who pause would, whatever else runs", cost > 10))
 }
 
 fn every_tenth_of_a_second(stage: &Stage) -> Played<Outcome> {
@@ -64,7 +65,7 @@ fn every_tenth_of_a_second(stage: &Stage) -> Played<Outcome> {
     let lock = asking(server.port(), Duration::from_millis(100));
     let cost = cost_of_a_wait(stage, &lock, || Ok(true))?;
     let verdict = format!("{cost} requests in half a second of waiting, and up to 100 ms too late");
-    told(stage, verdict).map(|told| told.claim("it asks on and on", (2..=10).contains(&cost)))
+    told(stage, verdict).map(|told| told.claim("it asks on and on", (1..=10).contains(&cost)))
 }
 
 fn with_tenure(stage: &Stage) -> Played<Outcome> {

@@ -74,7 +74,7 @@ fn under_the_guard(stage: &Stage) -> Played<Outcome> {
     let written = a.end_sale()?;
     stage.until("A is told", || Ok(a.was_told()))?;
     let sales = stage.sales()?;
-    Ok(Outcome::new("the guard ends the work before its next step: A writes nothing, and is told why")
+    Ok(Outcome::new("the pause came before a step of the work: the guard lets A take no other, and A is told why")
         .claim("B is granted the lock while A stands still", first && seen == 1 && second)
         .claim("the guard lets A's work take no further step", written.is_none() && sales.refused == 0)
         .claim("the unit is sold once", sales.sold == 1))

@@ -99,10 +99,12 @@ fn with_tenure(stage: &Stage) -> Played<Outcome> {
     stage.work(SALE);
     let b_sold = b.sell()?;
     let sales = stage.sales()?;
-    Ok(Outcome::new("the new master has lost the counter, not the time: B's token is larger, and A is refused")
-        .claim("both are granted the lock, and see the last unit", granted && seen == [1, 1])
-        .claim("B's token is larger", grows)
-        .claim("A is refused, and B sells", !a_sold && b_sold && (sales.sold, sales.refused) == (2, 1)))
+    Ok(Outcome::new(
+        "the new master has lost the counter, not the time (its clock is right): B's token is larger, and A is refused",
+    )
+    .claim("both are granted the lock, and see the last unit", granted && seen == [1, 1])
+    .claim("B's token is larger", grows)
+    .claim("A is refused, and B sells", !a_sold && b_sold && (sales.sold, sales.refused) == (2, 1)))
 }
 
 /// A sells one as it should; then both are granted the lock of the last one.
@@ -130,7 +132,7 @@ fn with_tenure_restarted(stage: &Stage) -> Played<Outcome> {
     let granted = b.take(&lock, PATIENCE)?;
     let b_sold = granted && sells(stage, &mut b)?;
     b.give_back()?;
-    Ok(Outcome::new("the server has forgotten all tokens, and the next one is larger all the same: B sells")
+    Ok(Outcome::new("the server has forgotten all tokens, and by its clock the next one is larger all the same: B sells")
         .claim("B's token is larger", b.token() > a.token())
         .claim("A has sold, and B sells", a_sold && b_sold && stage.sales()?.sold == 2))
 }
