@@ -253,13 +253,14 @@ pub(super) async fn names_of_all_kinds_are_kept_apart(s: Subject) {
             }
             Err(e) => panic!("{name:?}: {e}"),
         }
+        // Seen at once: on a slow store the first lease may end before the last name has its turn.
+        assert_eq!(peer.state(&claim.resource).await.holders[0].owner, claim.owner.to_string(), "{name:?}");
         claims.push(claim);
+        // Unknown is no answer here: what counts is the last one.
+        drop(renew(&peer, &claims).await);
     }
     assert!(claims.len() >= names.len() - 3);
     assert_eq!(claims.iter().map(|c| &c.resource).collect::<HashSet<_>>().len(), claims.len());
-    for claim in &claims {
-        assert_eq!(peer.state(&claim.resource).await.holders[0].owner, claim.owner.to_string(), "{:?}", claim.resource);
-    }
     assert!(renew(&peer, &claims).await.into_iter().all(|held| held));
     for claim in &claims {
         peer.release(claim).await;
