@@ -1,6 +1,7 @@
 //! What was typed. [`plan`](crate::plan) turns it into what is to be done.
 
 mod fence;
+mod notes;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,80 +12,29 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 pub(crate) use fence::{Column, DdlArgs, FenceCommand};
+use notes::{ELECT_NOTES, RUN_NOTES};
 use tenure::Resource;
 use tenure::backend::Claim;
-
-const RUN_NOTES: &str = "\
-The program finds TENURE_NAME, TENURE_TOKEN and TENURE_OWNER in its environment. The token grows with every grant of a \
-name: hand it to whatever the program writes to, so that a late write can be told from a newer holder's.
-
-A name is one kind of lock. Plain run (also with --fair), --shared with --write, and --permits are different locks: do \
-not count on one of them to keep another one out, and use a name for one of them only. Who runs without --fair comes in \
-between those who run with it. A program that writes while others only read takes --write, they take --shared; a writer \
-that waits holds up the readers that come after it. The number of permits is kept by the store: who takes the first one sets it, \
-tenure resize changes it.
-
-The lock is renewed for as long as the program itself runs; processes that it leaves behind run on without the lock. \
-The program has a process group of its own, and signals are passed on to it. If renewals fail, the whole group gets \
-SIGTERM after two thirds of the lease and SIGKILL before its end. If tenure is killed, so is the group. Processes that \
-leave the group (daemons, the jobs of an interactive shell) are out of reach: only the token stops them.
-
-Exit status:
-  N      the program's own
-  128+N  the program died of signal N, or tenure was interrupted by it while it waited
-  2      wrong usage
-  69     the store cannot be reached, or refuses
-  75     somebody else has the lock, or no permit is free (or what --busy-code says)
-  76     the lock was lost, or held for longer than --max-hold, and the program was stopped
-  126    the program cannot be executed
-  127    the program was not found
-
-Examples:
-  tenure run backup -- pg_dump -f /backup/db.sql
-  tenure run --no-wait --busy-code 0 --min-hold 30s nightly -- ./report.sh
-  tenure run --shared prices -- ./report.sh       (together with other readers)
-  tenure run --write prices -- ./import.sh        (alone, when they are done)
-  tenure run --permits 3 exports -- ./export.sh   (three at a time)
-  tenure run --fair tickets -- ./sell.sh          (first come, first served)
-  tenure run demo -- sh -c 'echo \"token $TENURE_TOKEN\"'";
-
-const ELECT_NOTES: &str = "\
-The program finds what it finds under tenure run, and TENURE_TERM: the fencing token of this leadership, larger than that \
-of every leader before. Hand it to whatever the program writes to.
-
-If leadership is lost, the program is stopped as under tenure run, and the campaign goes on: the program may be started \
-again. It also goes on while the store is away. When the program ends by itself, leadership is resigned and tenure ends \
-with its exit status. A signal ends a campaign; a leader passes it on to the program. A program that was asked to end \
-(SIGINT, SIGTERM, SIGQUIT) is not started again.
-
-An election is the lock of its name: tenure who shows the leader, tenure break ends its leadership, and tenure run under \
-the same name waits for its end.
-
-Exit status:
-  N      the program's own
-  128+N  the program died of signal N, or tenure was interrupted by it
-  2      wrong usage
-  69     the store could not be reached at the start, or refuses
-  76     leadership was lost unnoticed before the program ended
-  126    the program cannot be executed
-  127    the program was not found
-
-Examples:
-  tenure elect scheduler -- ./scheduler
-  tenure elect --value 10.0.0.7:8080 --lease 10s scheduler -- ./scheduler
-  tenure who scheduler";
 
 /// Run a program under a distributed lock; see, list and break locks.
 #[derive(Parser)]
 #[command(name = "tenure", version, max_term_width = 100, arg_required_else_help = true)]
 pub(crate) struct Cli {
-    /// The store [default: sqlite:, a file in the user's state directory].
+    /// The store [env: TENURE_URL] [default: sqlite:, a file in the user's state directory].
     ///
     /// For example sqlite:/var/lib/app/locks.db, redis://host:6379/0, or, in quotes, for a shell takes | for a pipe,
-    /// 'quorum:redis://a|redis://b|redis://c'. The command line can be read by every user of the machine: give a URL that
-    /// holds a password in the environment.
-    #[arg(long, global = true, env = "TENURE_URL", hide_env_values = true, value_name = "URL")]
+    /// 'quorum:redis://a|redis://b|redis://c'. The command line can be read by every user of the machine: a URL that holds a
+    /// password belongs into a file (see --url-file) or into TENURE_URL in the environment, and a password into a file of
+    /// its own (redis://user@host?pass_file=/path).
+    #[arg(long, global = true, value_name = "URL", conflicts_with = "url_file")]
     pub(crate) url: Option<String>,
+
+    /// A file that holds the URL of the store, on one line [env: TENURE_URL_FILE].
+    ///
+    /// Refused if others than its owner may write to it. Without any of these, a service of systemd finds its URL in its
+    /// credential tenure.url (LoadCredential=tenure.url:/path).
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) url_file: Option<PathBuf>,
 
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -175,6 +125,9 @@ pub(crate) struct RunArgs {
     #[arg(short, long)]
     pub(crate) verbose: bool,
 
+    #[command(flatten)]
+    pub(crate) ways: WaysArgs,
+
     /// The name of the lock.
     #[arg(value_parser = name)]
     pub(crate) name: Resource,
@@ -182,6 +135,26 @@ pub(crate) struct RunArgs {
     /// The program and its arguments, after `--`.
     #[arg(last = true, required = true, num_args = 1.., value_name = "PROGRAM")]
     pub(crate) program: Vec<OsString>,
+}
+
+/// What the program is given, and what it may not do.
+#[derive(Args)]
+pub(crate) struct WaysArgs {
+    /// Leave TENURE_URL and TENURE_URL_FILE in the program's environment: for programs that run tenure themselves.
+    #[arg(long)]
+    pub(crate) pass_url: bool,
+
+    /// Keep the program from becoming another user (sudo, setuid programs), whom tenure could not stop.
+    #[arg(long)]
+    pub(crate) no_new_privs: bool,
+
+    /// Run the program in a control group (cgroup v2) of its own in this directory, and kill all of it.
+    ///
+    /// Also daemons and what has become another user can be stopped then. This user has to be allowed to make groups there
+    /// (Linux 5.14 or later), and tenure has to run in this directory or below it, or be allowed to write cgroup.procs of a
+    /// group above both: Delegate=yes does that for a service of systemd.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cgroup: Option<PathBuf>,
 }
 
 /// How the lock is held. Without any of these: by one alone.
@@ -211,6 +184,10 @@ pub(crate) struct ElectArgs {
     #[arg(long, value_name = "TEXT", value_parser = Claim::check_note)]
     pub(crate) value: Option<Arc<str>>,
 
+    /// How long to try a store that cannot be reached at the start [default: that is reported at once].
+    #[arg(long, value_name = "DURATION", value_parser = tenure::duration::parse)]
+    pub(crate) wait: Option<Duration>,
+
     /// How long leadership outlives a crash; renewed at a third of it [default: the URL's lease, or 30s].
     #[arg(long, value_name = "DURATION", value_parser = lease)]
     pub(crate) lease: Option<Duration>,
@@ -218,6 +195,9 @@ pub(crate) struct ElectArgs {
     /// Say on stderr what happens to the leadership.
     #[arg(short, long)]
     pub(crate) verbose: bool,
+
+    #[command(flatten)]
+    pub(crate) ways: WaysArgs,
 
     /// The name of the election.
     #[arg(value_parser = name)]

@@ -14,6 +14,8 @@ pub(crate) const UNAVAILABLE: u8 = 69;
 pub(crate) const BUSY: u8 = 75;
 /// The lock was lost while the program ran.
 pub(crate) const LOST: u8 = 76;
+/// `EX_NOPERM`: the lock was lost, and a part of the program runs on as a user whom tenure may not stop.
+pub(crate) const RUNS_ON: u8 = 77;
 /// As in a shell: found, but cannot be executed.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// As in a shell.

@@ -6,6 +6,7 @@ mod exit;
 mod nodes;
 mod output;
 mod plan;
+mod source;
 mod states;
 
 use std::process::ExitCode;
@@ -22,10 +23,12 @@ fn main() -> ExitCode {
         return end.report();
     }
     let plan = Plan::new(Cli::parse()).unwrap_or_else(|e| e.exit());
-    match carry_out(plan) {
+    let end = match carry_out(plan) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => failure.report(),
-    }
+    };
+    output::voice::flush();
+    end
 }
 
 fn carry_out(plan: Plan) -> Result<u8, Failure> {
@@ -35,7 +38,11 @@ fn carry_out(plan: Plan) -> Result<u8, Failure> {
         Plan::Ddl(wanted) => cmd::fence::ddl(&wanted),
         Plan::Lab(lab) => cmd::lab::run(&lab),
         Plan::LabLs { json } => cmd::lab::ls(json),
-        Plan::Store(store, work) => {
+        Plan::Store(source, work) => {
+            if matches!(work, Work::Run(_)) {
+                output::voice::never_block();
+            }
+            let store = Store { url: source.url()? };
             // The program is started from this thread: it must live as long as the process does.
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = runtime.map_err(|e| Failure::new(exit::FAILED, format!("cannot start: {e}")))?;

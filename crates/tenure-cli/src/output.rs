@@ -1,5 +1,7 @@
 //! How things are printed: messages, tables and JSON. Names and notes come from the store and are not to be trusted.
 
+pub(crate) mod voice;
+
 use std::io::Write;
 use std::time::Duration;
 
@@ -9,27 +11,19 @@ use unicode_width::UnicodeWidthStr;
 
 /// Prints a message on stderr. A stderr that is closed is no reason to stop.
 pub(crate) fn say(message: &str) {
-    drop(writeln!(std::io::stderr(), "tenure: {}", printable(message)));
+    voice::write(format!("tenure: {}\n", printable(message)));
 }
 
 /// Adds a line to a message.
 pub(crate) fn add(detail: &str) {
-    drop(writeln!(std::io::stderr(), "  {}", printable(detail)));
+    voice::write(format!("  {}\n", printable(detail)));
 }
 
 /// Escapes what a terminal would act upon (control and formatting characters) and keeps all that can be read.
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
-    let mut pair = String::from("a");
     for c in text.chars() {
-        if matches!(c, '\'' | '"' | '\\') {
-            shown.push(c);
-            continue;
-        }
-        // Behind another character, accents are left alone.
-        pair.truncate(1);
-        pair.push(c);
-        shown.extend(pair.escape_debug().skip(1));
+        if is_plain(c) { shown.push(c) } else { shown.extend(c.escape_debug()) }
     }
     shown
 }
@@ -53,17 +47,16 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
 
 /// Draws a line on the terminal of stderr, over the one that is there.
 pub(crate) fn draw_over(text: &str) {
-    let mut stderr = std::io::stderr();
     // Serial lines and fresh pseudo-terminals do not know their size.
-    let columns = rustix::termios::tcgetwinsize(&stderr).ok().map(|size| usize::from(size.ws_col)).filter(|n| *n > 0);
+    let columns = rustix::termios::tcgetwinsize(std::io::stderr()).ok().map(|size| usize::from(size.ws_col)).filter(|n| *n > 0);
     // A line that is as wide as the terminal would break and not be drawn over.
     let text = cut(text, columns.unwrap_or(100).saturating_sub(1));
-    drop(write!(stderr, "\r{text}\x1b[K"));
+    voice::write(format!("\r{text}\x1b[K"));
 }
 
 /// Erases the line that was drawn over.
 pub(crate) fn erase_line() {
-    drop(write!(std::io::stderr(), "\r\x1b[K"));
+    voice::write("\r\x1b[K".to_owned());
 }
 
 /// Columns aligned by what the eye sees; the last one is as long as it is.
@@ -96,18 +89,26 @@ pub(crate) fn print(text: &str) -> std::io::Result<()> {
 
 /// Prints one JSON document on stdout.
 pub(crate) fn print_json(value: &impl Serialize) -> std::io::Result<()> {
-    let json = serde_json::to_string_pretty(value)?;
-    let mut text = String::with_capacity(json.len() + 1);
+    print(&(escaped(&serde_json::to_string_pretty(value)?) + "\n"))
+}
+
+/// JSON with what a terminal would act upon, or show as something else (DEL, C1 controls, characters that turn the direction
+/// of text or have no width), written as `\uXXXX`. JSON leaves them as they are; they occur in its strings only.
+fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
     for c in json.chars() {
-        // JSON leaves DEL and the C1 controls as they are; terminals do not. They occur in strings only.
-        if c.is_control() && c != '\n' {
-            text.push_str(&format!("\\u{:04x}", u32::from(c)));
-        } else {
+        if c == '\n' || is_plain(c) {
             text.push(c);
+        } else {
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| text.push_str(&format!("\\u{unit:04x}")));
         }
     }
-    text.push('\n');
-    print(&text)
+    text
+}
+
+/// Whether a character is shown as itself. Behind another one, accents are.
+fn is_plain(c: char) -> bool {
+    matches!(c, '\'' | '"' | '\\') || ['a', c].iter().collect::<String>().escape_debug().skip(1).eq([c])
 }
 
 /// A duration without the decimals that nobody reads.
@@ -136,6 +137,33 @@ mod tests {
         ] {
             assert_eq!(printable(text), shown);
         }
+    }
+
+    #[test]
+    fn json_keeps_its_meaning_and_shows_nothing_that_acts() {
+        let text =
+            "日本 e\u{301} 🎉 \\ \"q\" \u{202e}evil\u{2066}\u{200f}\u{feff}\u{7f}\u{9b}\u{e0041}\u{2028}\n\u{1b}\u{ad}\u{200b}";
+        let json = escaped(&serde_json::to_string_pretty(&[text]).expect("json"));
+        assert_eq!(serde_json::from_str::<[String; 1]>(&json).expect("json"), [text]);
+        assert!(
+            json.contains("日本 e\u{301} 🎉") && json.contains("\\u202eevil\\u2066") && json.contains("\\udb40\\udc41"),
+            "{json}"
+        );
+        let acts = [
+            '\u{202e}',
+            '\u{2066}',
+            '\u{200f}',
+            '\u{feff}',
+            '\u{7f}',
+            '\u{9b}',
+            '\u{e0041}',
+            '\u{2028}',
+            '\u{1b}',
+            '\u{ad}',
+            '\u{200b}',
+        ];
+        assert!(!json.contains(acts), "{json}");
+        assert!(!printable(text).contains(acts));
     }
 
     #[test]

@@ -12,14 +12,12 @@ use tenure::Resource;
 
 use crate::args::{Cli, Command, DdlArgs, ElectArgs, FenceCommand, KindArgs, LabArgs, LabCommand, RunArgs};
 use crate::cmd::lab::Lab;
-
-/// The store when none is named: all processes of one user on one machine share it.
-const DEFAULT_URL: &str = "sqlite:";
+use crate::source::Source;
 
 /// One command, checked.
 pub(crate) enum Plan {
     /// On a store.
-    Store(Store, Work),
+    Store(Source, Work),
     /// On nothing.
     Completions(Shell),
     Man(Option<PathBuf>),
@@ -68,6 +66,8 @@ pub(crate) struct Job {
     pub(crate) program: OsString,
     pub(crate) args: Vec<OsString>,
     pub(crate) patience: Patience,
+    /// How long a store that cannot be reached at the start is tried.
+    pub(crate) reach_within: Duration,
     /// `None`: the URL's, or the library's.
     pub(crate) lease: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
@@ -75,6 +75,11 @@ pub(crate) struct Job {
     pub(crate) note: Option<Arc<str>>,
     pub(crate) busy_code: u8,
     pub(crate) verbose: bool,
+    /// Whether the program may know where the store is.
+    pub(crate) pass_url: bool,
+    pub(crate) no_new_privs: bool,
+    /// Where the program gets a control group of its own.
+    pub(crate) cgroup: Option<PathBuf>,
 }
 
 /// Which lock of a name is wanted.
@@ -100,8 +105,7 @@ pub(crate) enum Patience {
 
 impl Plan {
     pub(crate) fn new(cli: Cli) -> Result<Self, clap::Error> {
-        // An empty variable is how many tools unset one.
-        let url = cli.url.filter(|url| !url.is_empty()).unwrap_or_else(|| DEFAULT_URL.to_owned());
+        let source = Source::new(cli.url, cli.url_file, |name| std::env::var_os(name)).map_err(|e| refuse(&e));
         let work = match cli.command {
             Command::Run(args) => Work::Run(Job::new(args)?),
             Command::Elect(args) => Work::Run(Job::elect(args)?),
@@ -115,7 +119,7 @@ impl Plan {
             Command::Fence(FenceCommand::Ddl(args)) => return Ok(Self::Ddl(args)),
             Command::Man { dir } => return Ok(Self::Man(dir)),
         };
-        Ok(Self::Store(Store { url }, work))
+        Ok(Self::Store(source?, work))
     }
 }
 
@@ -141,12 +145,16 @@ impl Job {
             program,
             args: words,
             patience,
+            reach_within: args.wait.unwrap_or_default(),
             lease: args.lease,
             max_hold: args.max_hold,
             min_hold,
             note: args.note,
             busy_code: args.busy_code,
             verbose: args.verbose,
+            pass_url: args.ways.pass_url,
+            no_new_privs: args.ways.no_new_privs,
+            cgroup: args.ways.cgroup,
         })
     }
 
@@ -159,12 +167,16 @@ impl Job {
             program,
             args: words,
             patience: Patience::Endless,
+            reach_within: args.wait.unwrap_or_default(),
             lease: args.lease,
             max_hold: None,
             min_hold: Duration::ZERO,
             note: args.value,
             busy_code: crate::exit::BUSY,
             verbose: args.verbose,
+            pass_url: args.ways.pass_url,
+            no_new_privs: args.ways.no_new_privs,
+            cgroup: args.ways.cgroup,
         })
     }
 }

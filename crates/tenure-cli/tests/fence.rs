@@ -16,12 +16,14 @@ use tenure::once::{self, OnceTable};
 
 type Case = fn();
 
-const CASES: [(Needs, &str, Case); 5] = [
+const CASES: [(Needs, &str, Case); 7] = [
     (Needs::Nothing, "the_table_of_marks_is_printed_under_its_usual_name", the_table_of_marks_is_printed_under_its_usual_name),
     (Needs::Nothing, "a_name_that_is_more_than_a_name_is_wrong_usage", a_name_that_is_more_than_a_name_is_wrong_usage),
     (Needs::Nothing, "sqlite_takes_what_is_printed", sqlite_takes_what_is_printed),
     (Needs::Postgres, "psql_takes_what_is_printed", psql_takes_what_is_printed),
     (Needs::Mariadb, "the_client_of_mariadb_takes_what_is_printed", the_client_of_mariadb_takes_what_is_printed),
+    (Needs::Postgres, "nothing_in_a_name_is_run_by_psql", nothing_in_a_name_is_run_by_psql),
+    (Needs::Mariadb, "nothing_in_a_name_is_run_by_the_client_of_mariadb", nothing_in_a_name_is_run_by_the_client_of_mariadb),
 ];
 
 fn main() {
@@ -69,22 +71,74 @@ fn try_out(dialect: &str, quoted: &str, mut client: impl FnMut() -> Command) {
     assert_eq!(run(&mut client(), &count).split_whitespace().collect::<Vec<_>>(), ["0", "0"]);
 }
 
+fn psql(url: &str) -> Command {
+    let mut client = Command::new(postgres::program("psql").expect("it comes with the server"));
+    client.args(["-qAt", "-d", url]).env("PGOPTIONS", "-c client_min_messages=warning");
+    client
+}
+
+fn mysql(url: &str) -> Command {
+    let opts = mysql_async::Opts::from_url(url).expect("a URL");
+    let mut client = Command::new("mariadb");
+    client.args(["--no-defaults", "-uroot", "-N", "-h127.0.0.1", &format!("-P{}", opts.tcp_port())]);
+    client.arg(opts.db_name().expect("a database"));
+    client
+}
+
 fn psql_takes_what_is_printed() {
     let url = postgres::database();
     try_out("postgres", "\"order\"", || {
-        let mut client = Command::new(postgres::program("psql").expect("it comes with the server"));
-        client.args(["-v", "ON_ERROR_STOP=1", "-qAt", "-d", &url]).env("PGOPTIONS", "-c client_min_messages=warning");
+        let mut client = psql(&url);
+        client.args(["-v", "ON_ERROR_STOP=1"]);
         client
     });
 }
 
 fn the_client_of_mariadb_takes_what_is_printed() {
     let url = mariadb::database();
-    let opts = mysql_async::Opts::from_url(&url).expect("a URL");
-    try_out("mysql", "`order`", || {
-        let mut client = Command::new("mariadb");
-        client.args(["--no-defaults", "-uroot", "-N", "-h127.0.0.1", &format!("-P{}", opts.tcp_port())]);
-        client.arg(opts.db_name().expect("a database"));
+    try_out("mysql", "`order`", || mysql(&url));
+}
+
+/// Names that end the statement where they stand, if they are taken for more than names.
+const ATTACKS: [&str; 8] = [
+    "`x; DROP TABLE stock; --`",
+    "`x; DROP TABLE stock; -- `",
+    "\"x; DROP TABLE stock; --\"",
+    "\"x\"\" (id int); DROP TABLE stock; --\"",
+    "`x`` (id int); DROP TABLE stock; -- `",
+    "\"`x (id int); DROP TABLE stock; -- \"",
+    "`\"x (id int); DROP TABLE stock; --`",
+    "`x\\` (id int); DROP TABLE stock; -- `",
+];
+
+/// Runs all that is printed for names that are attacks, by a client that goes on after errors: the table is still there.
+fn attack(dialect: &str, client: impl Fn() -> Command) {
+    run(&mut client(), "CREATE TABLE stock (id int); INSERT INTO stock VALUES (7);");
+    for attack in ATTACKS {
+        let column = format!("stock.{attack}");
+        for args in [["--table", attack], ["--once", attack], ["--column", &column], ["--lease", &column]] {
+            let output = Store::new().tenure(["fence", "ddl", "--dialect", dialect]).args(args).output().expect("tenure starts");
+            let script = text(&output.stdout);
+            assert_eq!(output.status.success(), !script.is_empty(), "{output:?}");
+            let mut client =
+                client().stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a client");
+            client.stdin.take().expect("piped").write_all(script.as_bytes()).expect("written");
+            client.wait().expect("ended");
+        }
+        assert_eq!(run(&mut client(), "SELECT id FROM stock;").trim(), "7", "{attack}");
+    }
+}
+
+fn nothing_in_a_name_is_run_by_psql() {
+    let url = postgres::database();
+    attack("postgres", || psql(&url));
+}
+
+fn nothing_in_a_name_is_run_by_the_client_of_mariadb() {
+    let url = mariadb::database();
+    attack("mysql", || {
+        let mut client = mysql(&url);
+        client.arg("--force");
         client
     });
 }
@@ -110,11 +164,11 @@ fn sqlite_takes_what_is_printed() {
 fn the_table_of_marks_is_printed_under_its_usual_name() {
     let [usual, named] = [&["--dialect", "postgres"][..], &["--dialect", "postgres", "--table", "tenure_fences"]].map(ddl);
     assert_eq!(usual, named);
-    assert!(usual.contains("CREATE TABLE IF NOT EXISTS tenure_fences ("), "{usual}");
+    assert!(usual.contains("CREATE TABLE IF NOT EXISTS \"tenure_fences\" ("), "{usual}");
     let column = ddl(&["--dialect", "sqlite", "--column", "stock.fence"]);
     assert!(!column.contains("CREATE TABLE"), "only what was asked for: {column}");
     let once = ddl(&["--dialect", "sqlite", "--once"]);
-    assert!(once.contains("CREATE TABLE IF NOT EXISTS tenure_once (") && !once.contains("tenure_fences"), "{once}");
+    assert!(once.contains("CREATE TABLE IF NOT EXISTS `tenure_once` (") && !once.contains("tenure_fences"), "{once}");
 }
 
 fn a_name_that_is_more_than_a_name_is_wrong_usage() {

@@ -4,7 +4,7 @@ mod support;
 
 use std::process::Stdio;
 
-use support::{Running, Store, text};
+use support::{Running, Store, text, until_true};
 
 fn hold(store: &Store, name: &str, note: &str) -> Running {
     let file = format!("pid-{name}");
@@ -78,6 +78,9 @@ fn break_says_what_it_broke_or_that_there_was_nothing() {
     assert_eq!((&broken["broken"], &broken["holders"][0]["token"]), (&true.into(), &token.as_str().into()));
     let number = |s: &str| s.parse::<u64>().expect("a number");
     assert!(number(broken["fence"].as_str().expect("a fence")) > number(&token), "{broken}");
+    // For those who keep a record: who did it.
+    let by = broken["by"]["about"].as_str().expect("words");
+    assert!(by.contains(" tenure break, user ") && broken["by"]["client"].as_str().is_some_and(|id| id.len() == 36), "{broken}");
     assert!(!store.is_held("x"));
     assert_eq!(run.end().0, Some(76));
 }
@@ -85,13 +88,33 @@ fn break_says_what_it_broke_or_that_there_was_nothing() {
 #[test]
 fn what_a_terminal_would_act_upon_is_escaped() {
     let store = Store::new();
-    let run = hold(&store, "x", "\u{1b}]0;owned\u{7}\u{9b}2J\r日本");
-    for args in [["who", "x", "--"].as_slice(), &["ls"], &["who", "x", "--json"], &["ls", "--json"], &["break", "x"]] {
+    let (name, note) = ("x\u{202e}y\u{2066}", "\u{1b}]0;owned\u{7}\u{9b}2J\r日本\u{202e}\u{200f}\u{feff}\u{e0041}");
+    // What turns the direction of text, has no width or is a tag, besides controls.
+    let acts = |c: char| c.is_control() && c != '\n' || "\u{202e}\u{2066}\u{200f}\u{feff}\u{e0041}".contains(c);
+    let commands: [&[&str]; 8] = [
+        &["who", name],
+        &["ls"],
+        &["run", "-n", name, "--", "true"],
+        &["who", name, "--json"],
+        &["ls", "--json"],
+        &["who", name, "--stripes", "1", "--json"],
+        &["break", name],
+        &["break", name, "--json"],
+    ];
+    for args in commands {
+        let run = hold(&store, name, note);
         let output = store.tenure([]).args(args).output().expect("starts");
-        let shown = text(&output.stdout);
-        assert!(shown.contains("日本") && !shown.chars().any(|c| c.is_control() && c != '\n'), "{args:?}: {shown:?}");
+        let shown = text(&output.stdout) + &text(&output.stderr);
+        assert!(!shown.contains(acts), "{args:?}: {shown:?}");
+        assert!(shown.contains("日本") || args.contains(&"--stripes"), "{args:?}: {shown:?}");
+        if let Ok(json) = serde_json::from_slice::<serde_json::Value>(&output.stdout) {
+            let one = json.get(0).unwrap_or(&json);
+            assert!(one["name"].as_str().expect("a name").starts_with(name), "{json}");
+        }
+        drop(run);
+        until_true("the end of the hold", || !store.is_held(name));
+        std::fs::remove_file(store.path(&format!("pid-{name}"))).expect("it was written");
     }
-    drop(run);
 }
 
 #[test]

@@ -4,7 +4,10 @@
 mod servers;
 mod support;
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 use servers::{Needs, Test};
@@ -17,6 +20,7 @@ fn main() {
         Test::new("without_a_server_the_lab_says_what_to_install", Needs::Nothing, without_a_server_the_lab_says_what_to_install),
         Test::new("a_page_is_one_document_with_a_picture_per_way", Needs::Redis, a_page_is_one_document_with_a_picture_per_way),
         Test::new("several_stories_are_told_in_a_table", Needs::Redis, several_stories_are_told_in_a_table),
+        Test::new("servers_answer_nobody_else_on_the_machine", Needs::Redis, servers_answer_nobody_else_on_the_machine),
     ];
     let stories = ids().into_iter().map(|id| {
         let needs = if id == "F12" { Needs::Cc } else { Needs::Redis };
@@ -27,13 +31,17 @@ fn main() {
 }
 
 fn lab(args: &[&str]) -> Output {
+    command(args).output().expect("tenure starts")
+}
+
+fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
     command.arg("lab").args(args).stdin(Stdio::null());
     // A named server stays.
     if args.first() != Some(&"ls") && !args.contains(&"--server") {
         command.args(["--server", &servers::server::program()]);
     }
-    command.output().expect("tenure starts")
+    command
 }
 
 fn json(args: &[&str]) -> Value {
@@ -114,4 +122,53 @@ fn several_stories_are_told_in_a_table() {
     for column in ["SOLD", "OVERSOLD", "STALE", "WAITED", "REQUESTS"] {
         assert!(table.contains(column), "{table}");
     }
+}
+
+/// What a file of a process says, if that is still there.
+fn told_of(pid: u32, file: &str) -> String {
+    text(&std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default())
+}
+
+/// All processes that come of one.
+fn family(of: u32) -> Vec<u32> {
+    let listed = std::fs::read_dir("/proc").expect("listed").flatten();
+    let pids: Vec<u32> = listed.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let parent = |pid: u32| told_of(pid, "stat").rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok();
+    let descends = |pid: &u32| std::iter::successors(Some(*pid), |pid| parent(*pid)).any(|pid| pid == of);
+    pids.into_iter().filter(descends).collect()
+}
+
+/// What a server says to somebody who sends these lines.
+fn says(port: u16, lines: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("connected");
+    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("set");
+    stream.write_all(format!("{lines}QUIT\r\n").as_bytes()).expect("sent");
+    let mut said = String::new();
+    stream.read_to_string(&mut said).expect("said");
+    said
+}
+
+fn servers_answer_nobody_else_on_the_machine() {
+    let mut playing = command(&["F1"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("tenure starts");
+    let (server, port, secret) = servers::until("a server of the lab is up", || {
+        let server = family(playing.id()).into_iter().find(|pid| told_of(*pid, "cmdline").contains("127.0.0.1:"))?;
+        let port =
+            told_of(server, "cmdline").split("127.0.0.1:").nth(1)?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
+        let setup = told_of(server, "cwd/conf");
+        let secret = setup.lines().find_map(|line| line.strip_prefix("requirepass ")).unwrap_or_default().to_owned();
+        Some((server, port, secret))
+    });
+    let refused = says(port, "SET a b\r\n");
+    assert!(refused.starts_with("-NOAUTH"), "{refused}");
+    assert!(secret.len() >= 32 && says(port, &format!("AUTH {secret}\r\nPING\r\n")).contains("+PONG"));
+    let conf = std::fs::metadata(format!("/proc/{server}/cwd/conf")).expect("there");
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&conf.permissions()) & 0o777, 0o600);
+    for _ in 0..20 {
+        for pid in family(playing.id()) {
+            let shown = told_of(pid, "cmdline") + &told_of(pid, "environ");
+            assert!(!shown.contains(&secret), "process {pid} shows it");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(playing.wait().expect("ended").success());
 }

@@ -16,6 +16,10 @@ fn main() {
         Test::new("a_program_runs_under_a_lock_on_redis", Needs::Redis, a_program_runs_under_a_lock_on_redis),
         Test::new("a_hung_server_stops_the_program_in_time", Needs::Redis, a_hung_server_stops_the_program_in_time),
         Test::new("a_killed_server_is_unreachable", Needs::Redis, a_killed_server_is_unreachable),
+        Test::new("who_waits_for_a_lock_waits_for_its_store_too", Needs::Redis, who_waits_for_a_lock_waits_for_its_store_too),
+        Test::new("a_wait_without_a_store_ends_as_unreachable", Needs::Redis, a_wait_without_a_store_ends_as_unreachable),
+        Test::new("a_wait_outlasts_a_store_that_goes_away", Needs::Redis, a_wait_outlasts_a_store_that_goes_away),
+        Test::new("a_password_can_stand_in_a_file", Needs::Redis, a_password_can_stand_in_a_file),
     ])
 }
 
@@ -76,5 +80,69 @@ fn a_killed_server_is_unreachable() {
     server.kill();
     for args in [&["run", "x", "--", "true"][..], &["who", "x"], &["ls"], &["break", "x"]] {
         assert_eq!(output(&server, &store, args).status.code(), Some(69), "{args:?}");
+    }
+}
+
+fn who_waits_for_a_lock_waits_for_its_store_too() {
+    for args in [&["run", "-v", "--wait", "15s"][..], &["elect", "-v", "--wait", "15s"]] {
+        let (mut server, store) = (with_password(), Store::new());
+        server.kill();
+        let run = start(&server, &store, &[args, &["x", "--", "sh", "-c", "echo > ran; exit 3"]].concat());
+        run.says("trying again");
+        // Others are told at once.
+        for args in [&["run", "-n"][..], &["run"], &["elect"]] {
+            let args = [args, &["x", "--", "true"]].concat();
+            assert_eq!(output(&server, &store, &args).status.code(), Some(69), "{args:?}");
+        }
+        assert!(!store.path("ran").exists());
+        server.restart();
+        let (code, stderr) = run.end();
+        assert_eq!(code, Some(3), "{stderr}");
+        assert!(!stderr.contains(PASSWORD), "{stderr}");
+    }
+}
+
+fn a_wait_without_a_store_ends_as_unreachable() {
+    let (mut server, store) = (with_password(), Store::new());
+    server.kill();
+    let run = output(&server, &store, &["run", "--wait", "500ms", "x", "--", "true"]);
+    assert_eq!(run.status.code(), Some(69), "{run:?}");
+    // What will not change by itself is not waited for.
+    server.restart();
+    let mut wrong = store.tenure(["run", "--wait", "1h", "x", "--", "true"]);
+    let wrong = wrong.env("TENURE_URL", format!("redis://:wrong@127.0.0.1:{}", server.port)).output().expect("starts");
+    assert_eq!(wrong.status.code(), Some(69), "{wrong:?}");
+}
+
+fn a_wait_outlasts_a_store_that_goes_away() {
+    let (mut server, store) = (with_password(), Store::new());
+    let holder = start(&server, &store, &["run", "--lease", "2s", "x", "--", "sh", "-c", "echo > ready; exec sleep 1000"]);
+    store.written("ready");
+    let waiter = start(&server, &store, &["run", "-v", "--wait", "1h", "x", "--", "sh", "-c", "echo > ran; exit 3"]);
+    waiter.says("waiting for x");
+    server.kill();
+    // Without the store its program is stopped.
+    assert_eq!(holder.end().0, Some(76));
+    server.restart();
+    store.written("ran");
+    assert_eq!(waiter.end().0, Some(3));
+}
+
+fn a_password_can_stand_in_a_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let (server, store) = (with_password(), Store::new());
+    let file = store.path("password");
+    std::fs::write(&file, format!("{PASSWORD}\n")).expect("written");
+    let with = |mode, more: &str| {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).expect("ours");
+        let url = format!("redis://{more}127.0.0.1:{}?pass_file={}", server.port, file.display());
+        let output = store.tenure(["ls"]).env("TENURE_URL", url).output().expect("starts");
+        (output.status.code(), text(&output.stderr))
+    };
+    assert_eq!(with(0o600, ""), (Some(0), "tenure: no locks are held\n".to_owned()));
+    assert_eq!(with(0o600, "default@").0, Some(0));
+    for (mode, more, why) in [(0o622, "", "written to by others"), (0o600, ":x@", "beside a password")] {
+        let (code, said) = with(mode, more);
+        assert!(code == Some(2) && said.contains(why) && said.contains("pass_file"), "{said}");
     }
 }

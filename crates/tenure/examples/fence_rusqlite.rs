@@ -6,7 +6,8 @@ use std::error::Error;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use tenure::blocking::{Guard, Locker};
+use tenure::blocking::Locker;
+use tenure::fence::Pass;
 use tenure::fence::sql::{Ddl, Dialect, Effect, FenceTable, Update};
 use tenure::fence::sqlite;
 
@@ -20,11 +21,10 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     conn.execute_batch("INSERT INTO stock (id, units) VALUES (1001, 10)")?;
 
     let locker = Locker::connect("memory:")?; // sqlite: where other processes are to be kept out too
-    // A lease that is not renewed, as if its holder were paused.
-    let paused = locker.mutex("stock:1001").lease_fixed(Duration::from_secs(1)).lock()?;
-    // Waits for the end of that lease; on another thread, for the one that has a lock would enter it again.
-    let wait = || locker.mutex("stock:1001").lock();
-    let next = std::thread::scope(|scope| scope.spawn(wait).join().expect("no panic"))?;
+    // A lease that is not renewed, as if its holder were paused. Not this thread's, which would enter it again.
+    let paused = locker.mutex("stock:1001").lease_fixed(Duration::from_secs(1)).lock()?.into_send();
+    // Waits for the end of that lease.
+    let next = locker.mutex("stock:1001").lock()?;
 
     sell(&mut conn, &fences, &next)?;
     let late = sell(&mut conn, &fences, &paused).expect_err("it woke up too late");
@@ -42,7 +42,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn sell(conn: &mut Connection, fences: &FenceTable, guard: &Guard) -> Result<(), sqlite::Error> {
+fn sell(conn: &mut Connection, fences: &FenceTable, guard: &dyn Pass) -> Result<(), sqlite::Error> {
     let tx = conn.transaction().map_err(sqlite::Error::Store)?;
     // First, so that all that follows is fenced. An error drops the transaction, which rolls it back.
     sqlite::pass(&tx, fences, "stock:1001", guard)?;

@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Fault, Result};
 pub use crate::mode::{Mode, Modes};
 use crate::name::{ClientId, OwnerId, Resource, Token};
 use crate::signal::Signal;
@@ -41,7 +41,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     async fn acquire(&self, claim: &Claim) -> Result<Attempt>;
 
     /// Extends many holds in one round trip, in the order given. [`Renewal::Gone`] is definite.
-    /// A hold that has lapsed is never made again.
+    /// A hold that has lapsed is never made again. Each is answered for itself: an error says that nothing is known of any.
     async fn renew(&self, claims: &[Claim]) -> Result<Vec<Renewal>>;
 
     /// Gives up the hold or the place in the queue, and wakes those who wait.
@@ -185,15 +185,18 @@ pub enum Renewal {
     },
     /// The hold is no more: expired, broken, or lost by the store.
     Gone,
-    /// Neither is known of this hold, unlike of others in the same call.
-    Unknown,
+    /// Neither is known of this hold, unlike of others in the same call, and why.
+    Unknown(Fault),
 }
 
 /// The answer to [`Backend::release`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Released {
     /// The hold was given up now.
-    Yes,
+    Yes {
+        /// Whether other clients are known to wait for it: then a process that has had its share lets them go first.
+        others_wait: bool,
+    },
     /// There was no such hold (any more).
     NotHeld,
 }

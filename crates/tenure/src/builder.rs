@@ -97,20 +97,23 @@ impl Builder {
     pub async fn connect(mut self, url: &str) -> Result<Locker> {
         let mut target = connect::parse(url)?;
         self.label = connect::label(&target);
+        self.check()?;
         if let Some(lease) = target.options.duration("lease")? {
             self.lease = lease;
+            self.check().map_err(|e| connect::of_option("lease", e))?;
         }
         if let Some(timeout) = target.options.duration("timeout")? {
             self.timeout = timeout;
+            self.check().map_err(|e| connect::of_option("timeout", e))?;
         }
-        self.check()?;
         let client = self.client()?;
         // A store of its own, unlike every other.
         let own = || connect::Label { address: format!("{url}{}", client.id), prefix: String::new() };
         self.label = self.label.or_else(|| Some(own()));
         let runtime = self.runtime.clone().map_or_else(runtime::background, Ok)?;
         let Self { timeout, lease, drift, .. } = self;
-        let context = connect::Context { client: client.clone(), clock: self.clock.clone(), timeout, lease, drift };
+        let context =
+            connect::Context { client: client.clone(), clock: self.clock.clone(), timeout, lease, drift, prefix: String::new() };
         let backend = runtime.spawn(async move { connect::open(target, context).await }).await.unwrap_or(Err(Error::Closed))?;
         self.build(backend, client.id, runtime)
     }
@@ -148,12 +151,13 @@ impl Builder {
 
     fn build(self, backend: Arc<dyn Backend>, client: ClientId, runtime: Handle) -> Result<Locker> {
         let capabilities = backend.capabilities();
-        let Self { lease, timeout, retry, drift, clock, label, .. } = self;
+        let Self { lease, timeout, retry, drift, about, clock, label, .. } = self;
         let usual = if capabilities.fails_over { RetryPolicy::over_a_failover() } else { RetryPolicy::default() };
         let retry = retry.unwrap_or(usual);
         let settings = Settings { backend, clock, drift, timeout, retry, counters: Arc::default() };
         let mut core = Core::new(settings, capabilities, lease, client, runtime);
         core.label = label;
+        core.about = about.unwrap_or_else(about_this_process).into();
         Ok(Locker { core: Arc::new(core) })
     }
 }

@@ -3,17 +3,23 @@
 //! | URL | store | options |
 //! |---|---|---|
 //! | `memory:` | this process | |
-//! | `sqlite:` | the user's file in the state directory: all processes of one machine | |
-//! | `sqlite:/path/to/file` | another file | |
-//! | `redis://[user:password@]host[:port][/db]` | a Redis server | `layout`, `token_ttl`, `wake`, `sync`, `sync_timeout` |
+//! | `sqlite:` | the user's file in the state directory: all processes of one machine | `share`, `filesystem` |
+//! | `sqlite:/path/to/file` | another file | the same |
+//! | `redis://[user:password@]host[:port][/db]` | a Redis server | `layout`, `token_ttl`, `wake`, `sync`, `sync_timeout`, `pass_file` |
 //! | `redis+unix:///path/to/socket` | the same over a unix socket | the same, `db`, `user`, `pass` |
-//! | `redis+sentinel://[user:password@]sentinel[:port],…/master[/db]` | the master that sentinels name | as `redis:`, `sentinel_user`, `sentinel_pass` |
+//! | `redis+sentinel://[user:password@]sentinel[:port],…/master[/db]` | the master that sentinels name | as `redis:`, `sentinel_user`, `sentinel_pass`, `sentinel_pass_file` |
 //! | `redis+cluster://[user:password@]node[:port],…` | a Redis Cluster | as `redis:`, `sharded` |
 //! | `quorum:redis://a\|redis://b\|redis://c` | three, five or seven stores that make one lock | `node_timeout`, `quarantine`, and those of the nodes |
 //! | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…` | the same over TLS, always verified | the same, `ca`, `cert`, `key` |
 //!
 //! Every URL takes `lease` (default `30s`), `timeout` (default `3s`) and `prefix` (put before every name). An unknown
 //! option is an error that names the known ones.
+//!
+//! An error about a URL says which part of it is wrong, and never shows it: with a `?`, a `/` or a `|` in a password that is
+//! not percent-encoded, any part of a URL may be a part of a password. For the same reason an `@` behind the host has to be
+//! written as `%40`.
+
+mod options;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +30,8 @@ use percent_encoding::percent_decode_str;
 use crate::backend::{Backend, Client};
 use crate::backends::prefixed::Prefixed;
 use crate::clock::{Clock, Drift};
-use crate::duration;
 use crate::error::{Error, Result};
+pub(crate) use options::{Options, of_option};
 
 /// What a backend needs beside its URL.
 #[cfg_attr(not(all(feature = "redis", feature = "sqlite")), allow(dead_code, reason = "not every store needs all of it"))]
@@ -37,13 +43,15 @@ pub(crate) struct Context {
     /// The lease of claims that give none.
     pub(crate) lease: Duration,
     pub(crate) drift: Drift,
+    /// What all names begin with: a store may keep what belongs to no name under it too.
+    pub(crate) prefix: String,
 }
 
 type Open = fn(Address, Context) -> BoxFuture<'static, Result<Arc<dyn Backend>>>;
 
 /// A row of the table.
 pub(crate) struct Scheme {
-    name: &'static str,
+    pub(crate) name: &'static str,
     feature: &'static str,
     options: &'static [&'static str],
     /// Absent when the feature is.
@@ -65,7 +73,7 @@ macro_rules! redis {
         Scheme {
             name: $name,
             feature: "redis",
-            options: &["layout", "semaphore", "token_ttl", "wake", "sync", "sync_timeout", $($own),*],
+            options: &["layout", "semaphore", "token_ttl", "wake", "sync", "sync_timeout", "pass_file", $($own),*],
             open: OPEN_REDIS,
         }
     };
@@ -85,14 +93,14 @@ const QUORUM: [&str; 2] = ["node_timeout", "quarantine"];
 
 static SCHEMES: [Scheme; 10] = [
     Scheme { name: "memory", feature: "", options: &[], open: Some(crate::backends::memory::open) },
-    Scheme { name: "sqlite", feature: "sqlite", options: &[], open: OPEN_SQLITE },
+    Scheme { name: "sqlite", feature: "sqlite", options: &["share", "filesystem"], open: OPEN_SQLITE },
     Scheme { name: "quorum", feature: "", options: &QUORUM, open: Some(crate::backends::quorum::open) },
     redis!("redis"),
     redis!("redis+unix" "db" "user" "pass"),
-    redis!("redis+sentinel" "sentinel_user" "sentinel_pass"),
+    redis!("redis+sentinel" "sentinel_user" "sentinel_pass" "sentinel_pass_file"),
     redis!("redis+cluster" "sharded"),
     redis!("rediss" "ca" "cert" "key"),
-    redis!("rediss+sentinel" "sentinel_user" "sentinel_pass" "ca" "cert" "key"),
+    redis!("rediss+sentinel" "sentinel_user" "sentinel_pass" "sentinel_pass_file" "ca" "cert" "key"),
     redis!("rediss+cluster" "sharded" "ca" "cert" "key"),
 ];
 
@@ -125,27 +133,79 @@ pub(crate) fn parse(url: &str) -> Result<Target> {
     let Some((name, rest)) = url.split_once(':') else {
         return Err(Error::config("the URL", "has no scheme", known()));
     };
-    // What is no scheme at all may be a part of a password.
-    let is_word = name.bytes().all(|b| b.is_ascii_lowercase() || b == b'+');
-    let shown: String = if is_word { name.chars().take(32).collect() } else { "…".to_owned() };
     let Some(scheme) = SCHEMES.iter().find(|s| s.name == name) else {
-        return Err(Error::config(format!("the URL scheme {shown:?}"), "is unknown", known()));
+        return Err(Error::config("the URL's scheme", "is unknown", known()));
     };
     if scheme.open.is_none() {
         let fix = format!("builds with the feature {:?}", scheme.feature);
-        return Err(Error::config(format!("the URL scheme {shown:?}"), "is not compiled in", fix));
+        return Err(Error::config(format!("the URL scheme {:?}", scheme.name), "is not compiled in", fix));
     }
     if scheme.name == "quorum" {
         let (rest, query) = nodes_and_options(rest);
-        if let Some(unknown) = rest.split('|').find_map(unknown_option) {
-            let asked = format!("the option {unknown:?} of quorum:");
+        if let Some(node) = rest.split('|').position(has_unknown_option) {
+            let asked = format!("an option of node {} of quorum:, or of all of them,", node + 1);
             let allowed = COMMON.iter().chain(&QUORUM).copied().collect::<Vec<_>>().join(", ");
             return Err(Error::config(asked, "is unknown", format!("{allowed}, or those of its nodes")));
+        }
+        if let Some(node) = rest.split('|').position(|node| node.contains('@') && !names_server(node)) {
+            return Err(misplaced(format!("node {} of quorum:", node + 1)));
         }
         return Ok(Target { scheme, rest, options: Options::parse(&query, scheme)? });
     }
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    Ok(Target { scheme, rest: rest.to_owned(), options: Options::parse(query, scheme)? })
+    if scheme.is_server() {
+        check_server(scheme, rest)?;
+    }
+    let options = Options::parse(query, scheme)?;
+    if scheme.is_server() && at_in_plain_option(query) {
+        return Err(misplaced(format!("the {}: URL", scheme.name)));
+    }
+    Ok(Target { scheme, rest: rest.to_owned(), options })
+}
+
+impl Scheme {
+    /// Whether its URLs have a host, and before it a place for a password.
+    fn is_server(&self) -> bool {
+        self.feature == "redis" && !self.name.ends_with("+unix")
+    }
+}
+
+fn names_server(node: &str) -> bool {
+    let name = node.split_once(':').map_or("", |(name, _)| name);
+    SCHEMES.iter().any(|scheme| scheme.name == name && scheme.is_server())
+}
+
+/// Refuses what may be a password with a `/` in it, before a part of it is taken for a host or a path.
+fn check_server(scheme: &Scheme, rest: &str) -> Result<()> {
+    let rest = rest.trim_start_matches('/');
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    if path.contains('@') {
+        return Err(misplaced(format!("the {}: URL", scheme.name)));
+    }
+    let hosts = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
+    let port = |host: &str| host.rsplit_once(']').map_or(host, |(_, port)| port).split_once(':').map(|(_, port)| port.to_owned());
+    if hosts.split(',').filter_map(port).any(|port| port.parse::<u16>().is_err()) {
+        let allowed = "host, host:port or [address]:port, and before an @ user:password";
+        return Err(Error::config(format!("the {}: URL", scheme.name), "has a host that cannot be read", allowed));
+    }
+    Ok(())
+}
+
+/// Options that are read as they are, whatever stands in them.
+const SECRETS: [&str; 2] = ["pass", "sentinel_pass"];
+
+fn at_in_plain_option(query: &str) -> bool {
+    let plain = |pair: &&str| !SECRETS.contains(&key(pair));
+    query.split('&').filter(plain).any(|pair| pair.contains('@'))
+}
+
+fn misplaced(asked: String) -> Error {
+    let allowed = "%40 for an @ behind the host; and %2F, %3F, %23 and %7C for /, ?, # and | in a password";
+    Error::config(asked, "has an @ where none can be", allowed)
+}
+
+fn key(pair: &str) -> &str {
+    pair.split_once('=').map_or(pair, |(key, _)| key)
 }
 
 /// What stands after the last node is the quorum's, or else said of each node that does not say it for itself.
@@ -154,7 +214,6 @@ fn nodes_and_options(rest: &str) -> (String, String) {
     let last = nodes.pop().unwrap_or_default();
     let (last, query) = last.split_once('?').unwrap_or((&last, ""));
     nodes.push(last.to_owned());
-    let key = |pair: &str| pair.split_once('=').map_or(pair, |(key, _)| key).to_owned();
     let is_ours = |pair: &&str| COMMON.iter().chain(&QUORUM).any(|known| *known == key(pair));
     let (ours, of_nodes): (Vec<&str>, Vec<&str>) = query.split('&').filter(|pair| !pair.is_empty()).partition(is_ours);
     for node in &mut nodes {
@@ -169,14 +228,11 @@ fn nodes_and_options(rest: &str) -> (String, String) {
     (nodes.join("|"), ours.join("&"))
 }
 
-/// An option that no store has.
-fn unknown_option(node: &str) -> Option<String> {
-    let (_, query) = node.split_once('?')?;
-    let keys = query.split('&').map(|pair| pair.split_once('=').map_or(pair, |(key, _)| key));
+/// Whether a node has an option that no store has.
+fn has_unknown_option(node: &str) -> bool {
     let is_known = |key: &str| SCHEMES.iter().flat_map(|scheme| scheme.options).chain(&COMMON).any(|known| *known == key);
-    // With a question mark in a password, the option is a part of that.
-    let unknown = keys.filter(|key| !key.is_empty()).find(|key| !is_known(key))?;
-    Some(if unknown.contains('@') { "…".to_owned() } else { unknown.chars().take(32).collect() })
+    let query = node.split_once('?').map_or("", |(_, query)| query);
+    query.split('&').map(key).any(|key| !key.is_empty() && !is_known(key))
 }
 
 /// Which store a URL names, without credentials: the same in every process that spells the URL alike.
@@ -200,8 +256,7 @@ pub(crate) fn label(target: &Target) -> Option<Label> {
         return Some(Label { address: format!("quorum:{}", nodes.join("|")), prefix });
     }
     // Paths of sockets and files may have an @ in them; before those of servers stands what must not be shown.
-    let server = scheme.feature == "redis" && !scheme.name.ends_with("+unix");
-    let place = if server {
+    let place = if scheme.is_server() {
         let public = rest.rsplit_once('@').map_or(&**rest, |(_, public)| public).trim_start_matches('/');
         let (hosts, path) = public.split_once('/').unwrap_or((public, ""));
         let mut hosts: Vec<&str> = hosts.split(',').collect();
@@ -217,69 +272,15 @@ pub(crate) fn label(target: &Target) -> Option<Label> {
     Some(Label { address, prefix })
 }
 
-pub(crate) async fn open(target: Target, context: Context) -> Result<Arc<dyn Backend>> {
+pub(crate) async fn open(target: Target, mut context: Context) -> Result<Arc<dyn Backend>> {
     let Target { scheme, rest, mut options } = target;
     let Some(open) = scheme.open else { return Err(Error::Closed) };
     let prefix = options.take("prefix");
+    context.prefix.push_str(prefix.as_deref().unwrap_or_default());
     let backend = open(Address { scheme: scheme.name, rest, options }, context).await?;
     match prefix {
-        Some(prefix) => Ok(Arc::new(Prefixed::new(prefix, backend)?)),
+        Some(prefix) => Ok(Arc::new(Prefixed::new(prefix, backend).map_err(|e| of_option("prefix", e))?)),
         None => Ok(backend),
-    }
-}
-
-/// The options of one URL. Values may be secrets: they are in no `Debug` and no error.
-pub(crate) struct Options(Vec<(&'static str, String)>);
-
-impl Options {
-    fn parse(query: &str, scheme: &'static Scheme) -> Result<Self> {
-        let allowed = || COMMON.iter().chain(scheme.options).copied().collect::<Vec<_>>().join(", ");
-        let mut options: Vec<(&'static str, String)> = Vec::new();
-        for pair in query.split('&').filter(|p| !p.is_empty()) {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            // With a question mark in a password, the option is a part of that.
-            let shown: String = if key.contains('@') { "…".to_owned() } else { key.chars().take(32).collect() };
-            let asked = || format!("the option {shown:?} of {}:", scheme.name);
-            let Some(key) = COMMON.iter().chain(scheme.options).find(|known| **known == key) else {
-                return Err(Error::config(asked(), "is unknown", allowed()));
-            };
-            if options.iter().any(|(k, _)| k == key) {
-                return Err(Error::config(asked(), "is given twice", "each option once"));
-            }
-            let value = decode(value).ok_or_else(|| Error::config(asked(), "is not UTF-8", "UTF-8, percent-encoded"))?;
-            if value.is_empty() {
-                return Err(Error::config(asked(), "has no value", "option=value"));
-            }
-            options.push((key, value));
-        }
-        Ok(Self(options))
-    }
-
-    pub(crate) fn take(&mut self, name: &str) -> Option<String> {
-        let at = self.0.iter().position(|(k, _)| *k == name)?;
-        Some(self.0.swap_remove(at).1)
-    }
-
-    /// The first of the options that every URL takes.
-    pub(crate) fn first_common(&self) -> Option<&'static str> {
-        self.0.iter().map(|(key, _)| *key).find(|key| COMMON.contains(key))
-    }
-
-    fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(k, _)| *k == name).map(|(_, value)| &**value)
-    }
-
-    /// An option that takes one of a few words.
-    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only Redis has such options"))]
-    pub(crate) fn one_of<T: Copy>(&mut self, name: &str, words: &[(&str, T)]) -> Result<Option<T>> {
-        let Some(given) = self.take(name) else { return Ok(None) };
-        let known = words.iter().find(|(word, _)| *word == given).map(|(_, meaning)| *meaning);
-        let allowed = || words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
-        known.map(Some).ok_or_else(|| Error::config(format!("the {name} {given:?}"), "is unknown", allowed()))
-    }
-
-    pub(crate) fn duration(&mut self, name: &str) -> Result<Option<Duration>> {
-        self.take(name).map(|text| duration::parse(&text)).transpose()
     }
 }
 
@@ -331,7 +332,7 @@ mod tests {
             assert!(!error.to_string().contains("hunter2"), "{error}");
         }
         let error = parse("quorum:redis://a|redis://b|redis://c?quarantin=off").err().expect("refused").to_string();
-        assert!(error.contains("quarantin\"") && error.contains("quarantine"), "{error}");
+        assert!(!error.contains("quarantin\"") && error.contains("quarantine"), "{error}");
     }
 
     #[test]

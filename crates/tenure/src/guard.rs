@@ -3,6 +3,9 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
+use std::sync::atomic::AtomicBool;
+#[cfg(feature = "blocking")]
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
@@ -34,11 +37,13 @@ pub(crate) struct Held {
     keeper: Keeper,
     /// Where its owner finds it to re-enter, if it has one.
     slot: OnceLock<Arc<Slot>>,
+    /// Whether its owner may re-enter it: not once it has gone to another thread.
+    open: Arc<AtomicBool>,
 }
 
 impl Held {
     pub(crate) fn new(hold: Arc<Hold>, keeper: Keeper) -> Self {
-        Self { hold, keeper, slot: OnceLock::new() }
+        Self { hold, keeper, slot: OnceLock::new(), open: Arc::new(AtomicBool::new(true)) }
     }
 
     pub(crate) fn noted_in(&self, slot: &Arc<Slot>) {
@@ -47,6 +52,10 @@ impl Held {
 
     pub(crate) fn slot(&self) -> Option<&Arc<Slot>> {
         self.slot.get()
+    }
+
+    pub(crate) fn open(&self) -> &Arc<AtomicBool> {
+        &self.open
     }
 
     pub(crate) fn hold(&self) -> &Arc<Hold> {
@@ -126,6 +135,12 @@ impl Guard {
 
     fn hold(&self) -> &Arc<Hold> {
         &self.held.hold
+    }
+
+    /// From now on its owner waits for it as others do.
+    #[cfg(feature = "blocking")]
+    pub(crate) fn end_reentry(&self) {
+        self.held.open.store(false, Ordering::Release);
     }
 
     /// Counts a write that came too late for its fence.

@@ -28,7 +28,15 @@ impl Terms {
     }
 }
 
-const OVER: u64 = 0;
+/// The two ends of a hold, in the place of its deadline.
+const LOST: u64 = 0;
+const RELEASED: u64 = 1;
+/// The earliest deadline.
+const EARLIEST: u64 = 2;
+
+fn is_over(word: u64) -> bool {
+    word < EARLIEST
+}
 
 #[derive(Debug)]
 pub(crate) struct Hold {
@@ -38,11 +46,13 @@ pub(crate) struct Hold {
     pub(crate) clock: Clock,
     /// When this hold began, for its guard.
     pub(crate) since: Instant,
-    /// Valid until then, in nanoseconds of the clock. [`OVER`] is final: one word decides, so that a hold that
-    /// once said it is lost can never be extended by a renewal that comes in at the same moment.
+    /// Valid until then, in nanoseconds of the clock. [`LOST`] and [`RELEASED`] are final: one word decides whether it is over
+    /// and how, so that a hold that once said it is lost can never be extended by a renewal that comes in at the same moment,
+    /// and one that is given back is never taken for lost.
     deadline: AtomicU64,
     overdue: AtomicBool,
-    ended: OnceLock<Ended>,
+    /// Why it was lost; set right after the word.
+    lost: OnceLock<Lost>,
     changed: Notify,
 }
 
@@ -60,9 +70,9 @@ impl Hold {
             terms,
             clock,
             since,
-            deadline: AtomicU64::new(deadline.as_nanos()),
+            deadline: AtomicU64::new(deadline.as_nanos().max(EARLIEST)),
             overdue: AtomicBool::new(false),
-            ended: OnceLock::new(),
+            lost: OnceLock::new(),
             changed: Notify::new(),
         }
     }
@@ -71,15 +81,15 @@ impl Hold {
     pub(crate) fn is_valid(&self) -> bool {
         let mut until = self.deadline.load(Ordering::Acquire);
         loop {
-            if until == OVER {
+            if is_over(until) {
                 return false;
             }
             if self.clock.now().as_nanos() < until {
                 return true;
             }
-            match self.deadline.compare_exchange(until, OVER, Ordering::AcqRel, Ordering::Acquire) {
+            match self.deadline.compare_exchange(until, LOST, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
-                    self.finish(Ended::Lost(self.loss(self.expiry_reason())));
+                    self.tell(Some(self.expiry_reason()));
                     return false;
                 }
                 // A renewal or the end came in between. A renewal may be too late itself.
@@ -91,7 +101,7 @@ impl Hold {
     /// Until when the hold is valid; `None` when it is over.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self.deadline.load(Ordering::Acquire) {
-            OVER => None,
+            word if is_over(word) => None,
             nanos => Some(Instant::from_nanos(nanos)),
         }
     }
@@ -113,7 +123,7 @@ impl Hold {
         self.overdue.store(false, Ordering::Relaxed);
         let mut until = self.deadline.load(Ordering::Acquire);
         loop {
-            if until == OVER || !self.is_valid() {
+            if is_over(until) || !self.is_valid() {
                 return false;
             }
             // Replies may come in another order than the requests went out.
@@ -132,28 +142,46 @@ impl Hold {
 
     /// Ends the hold as lost; false if it had ended before.
     pub(crate) fn lose(&self, reason: LostReason) -> bool {
-        self.end(Ended::Lost(self.loss(reason)))
+        self.end(LOST, Some(reason))
     }
 
     /// Ends the hold as given back; false if it had ended before.
     pub(crate) fn give_back(&self) -> bool {
         // A deadline that has passed unseen is a loss, not a release.
-        self.is_valid() && self.end(Ended::Released)
+        self.is_valid() && self.end(RELEASED, None)
     }
 
-    fn end(&self, ended: Ended) -> bool {
-        let was = self.deadline.swap(OVER, Ordering::AcqRel);
-        if was != OVER {
-            self.finish(ended);
+    fn end(&self, word: u64, reason: Option<LostReason>) -> bool {
+        let mut until = self.deadline.load(Ordering::Acquire);
+        while !is_over(until) {
+            match self.deadline.compare_exchange(until, word, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => {
+                    self.tell(reason);
+                    return true;
+                }
+                Err(now) => until = now,
+            }
         }
-        was != OVER
+        false
     }
 
-    fn finish(&self, ended: Ended) {
-        // Only the one that moved the deadline to OVER comes here.
-        let first = self.ended.set(ended).is_ok();
-        debug_assert!(first);
+    /// Tells those who wait for the end. Called once, by who has moved the word.
+    fn tell(&self, lost: Option<LostReason>) {
+        if let Some(reason) = lost {
+            let first = self.lost.set(self.loss(reason)).is_ok();
+            debug_assert!(first);
+        }
         self.changed.notify_waiters();
+    }
+
+    /// Whether it was given back.
+    pub(crate) fn is_released(&self) -> bool {
+        self.deadline.load(Ordering::Acquire) == RELEASED
+    }
+
+    /// Whether it is known to be lost. A deadline that has passed unseen is not.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.deadline.load(Ordering::Acquire) == LOST
     }
 
     pub(crate) fn expiry_reason(&self) -> LostReason {
@@ -164,18 +192,10 @@ impl Hold {
         Lost { resource: self.claim.resource.clone(), token: self.token, reason }
     }
 
-    /// How the hold ended, if it has.
-    pub(crate) fn ended(&self) -> Option<&Ended> {
-        self.ended.get()
-    }
-
     /// Why a hold that is over was lost.
     pub(crate) fn why(&self) -> Lost {
-        match self.ended() {
-            Some(Ended::Lost(lost)) => lost.clone(),
-            // Between the two steps of the one that ends it.
-            _ => self.loss(self.expiry_reason()),
-        }
+        // Not there yet between the two steps of the one that ends it, and never there after a release.
+        self.lost.get().cloned().unwrap_or_else(|| self.loss(self.expiry_reason()))
     }
 
     /// Resolves when the hold is over.
@@ -184,10 +204,13 @@ impl Hold {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
             // Also notices a deadline that the keeper has not come to yet.
-            if !self.is_valid()
-                && let Some(ended) = self.ended()
-            {
-                return ended.clone();
+            if !self.is_valid() {
+                if self.is_released() {
+                    return Ended::Released;
+                }
+                if let Some(lost) = self.lost.get() {
+                    return Ended::Lost(lost.clone());
+                }
             }
             changed.await;
         }
@@ -237,8 +260,25 @@ mod tests {
             assert!(hold.extend(clock.now().after(LEASE)));
             end(&hold, &clock);
             assert!(!hold.extend(clock.now().after(LEASE)));
-            assert!(!hold.is_valid() && hold.deadline().is_none() && hold.ended().is_some());
+            assert!(!hold.is_valid() && hold.deadline().is_none() && hold.is_lost() != hold.is_released());
             assert!(!hold.lose(LostReason::Closed) && !hold.give_back(), "it ends once");
+        }
+    }
+
+    #[test]
+    fn a_renewal_in_the_moment_of_a_release_never_takes_it_for_a_loss() {
+        let clock = Clock::for_tests();
+        for _ in 0..20_000 {
+            let hold = hold(&clock);
+            let later = clock.now().after(LEASE * 2);
+            std::thread::scope(|scope| {
+                let renewal = scope.spawn(|| {
+                    while hold.extend(later) {}
+                    hold.is_released()
+                });
+                assert!(hold.give_back());
+                assert!(renewal.join().expect("no panic"), "a release looked like a loss");
+            });
         }
     }
 }

@@ -43,6 +43,7 @@
 //! `redis` and `sqlite` (both on by default) add stores and [fences](fence), `postgres`, `mysql`, `http` and `object` add fences, `blocking`
 //! adds the facade for threads, `conformance` the suite. No feature changes how anything behaves.
 
+mod audit;
 pub mod backend;
 pub mod backends;
 #[cfg(feature = "blocking")]
@@ -55,6 +56,9 @@ pub mod connect;
 pub mod duration;
 mod error;
 pub mod fence;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod guard;
 mod hold;
 mod keeper;
@@ -67,6 +71,7 @@ mod owner;
 mod primitives;
 mod retry;
 mod runtime;
+pub mod secret;
 pub mod signal;
 mod stats;
 mod turnstile;

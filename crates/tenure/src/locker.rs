@@ -8,7 +8,8 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::backend::{Backend, Broken, Capabilities, Scope, State};
+use crate::audit;
+use crate::backend::{Backend, Broken, Capabilities, Client, Scope, State};
 use crate::backend::{Claim, Mode, Queue};
 use crate::builder::Builder;
 use crate::connect::Label;
@@ -57,9 +58,13 @@ pub(crate) struct Core {
     pub(crate) keeper: Keeper,
     pub(crate) runtime: Handle,
     pub(crate) closed: watch::Sender<bool>,
+    /// How closing ended, once it has: everybody who closes waits for it.
+    ended: watch::Sender<Option<Result<()>>>,
     acquiring: watch::Sender<usize>,
     /// Which store this is, where a URL has said so.
     pub(crate) label: Option<Label>,
+    /// What this client says of itself.
+    pub(crate) about: Arc<str>,
 }
 
 /// Counts an acquisition under way, so that closing can wait for it.
@@ -68,6 +73,19 @@ pub(crate) struct Acquiring(Arc<Core>);
 impl Drop for Acquiring {
     fn drop(&mut self) {
         self.0.acquiring.send_modify(|n| *n -= 1);
+    }
+}
+
+/// Closes a locker, and says so to those who wait also if the runtime ends under it.
+struct Closing(Arc<Core>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.ended.send_if_modified(|ended| {
+            let cut_off = ended.is_none();
+            ended.get_or_insert(Err(Error::Closed));
+            cut_off
+        });
     }
 }
 
@@ -93,8 +111,10 @@ impl Core {
             keeper,
             runtime,
             closed: watch::Sender::new(false),
+            ended: watch::Sender::new(None),
             acquiring: watch::Sender::new(0),
             label: None,
+            about: Arc::from(""),
         }
     }
 
@@ -204,7 +224,8 @@ impl Locker {
         Partitions::new(self.clone(), name.as_ref(), count)
     }
 
-    /// What the store says of all held locks whose names start with `prefix`. May take long on a large store.
+    /// What the store says of all held locks whose names start with `prefix`. May take long on a large store; where it would be
+    /// very many names (on Redis more than 100 000), an error asks for a longer prefix.
     ///
     /// # Cancel safety
     /// Safe: it only reads.
@@ -234,7 +255,19 @@ impl Locker {
     }
 
     pub(crate) async fn break_hold(&self, resource: Resource) -> Result<Option<Broken>> {
-        self.core.call("breaking", self.core.settings.timeout, |b| async move { b.break_hold(&resource, None).await }).await
+        let core = Arc::clone(&self.core);
+        if core.is_closed() {
+            return Err(Error::Closed);
+        }
+        // A task of its own: who asks may go, but what was done is told.
+        let task = self.core.runtime.spawn(async move {
+            let Settings { backend, timeout, .. } = &core.settings;
+            let broken = bounded(*timeout, &**backend, "breaking", backend.break_hold(&resource, None)).await;
+            let by = Client { id: core.owners.client(), about: Arc::clone(&core.about) };
+            audit::break_hold(&by, &resource, &broken);
+            broken
+        });
+        task.await.unwrap_or(Err(Error::Closed))
     }
 
     /// What the store can promise.
@@ -249,6 +282,12 @@ impl Locker {
         Stats { members: self.core.settings.backend.members(), ..self.core.settings.counters.read() }
     }
 
+    /// What this locker says of itself to those who ask who holds a lock, or who broke one.
+    #[must_use]
+    pub fn about(&self) -> &str {
+        &self.core.about
+    }
+
     /// The identity under which the store knows this locker.
     #[must_use]
     pub fn client_id(&self) -> ClientId {
@@ -257,23 +296,26 @@ impl Locker {
 
     /// Gives back everything and ends the background work: waiting acquisitions end with [`Error::Closed`], guards that
     /// are still alive are told that they lost their lock, releases under way are waited for. Each of these steps is
-    /// bounded by the call timeout. Closing twice is not an error.
+    /// bounded by the call timeout. Closing twice is not an error: all who close are answered when it is done.
     ///
     /// # Cancel safety
     /// Closing goes on in the background if the future is dropped.
     pub async fn close(&self) -> Result<()> {
-        if self.core.closed.send_replace(true) {
-            return Ok(());
+        let mut ended = self.core.ended.subscribe();
+        if !self.core.closed.send_replace(true) {
+            let closing = Closing(Arc::clone(&self.core));
+            self.core.runtime.spawn(async move {
+                let core = &closing.0;
+                let mut acquiring = core.acquiring.subscribe();
+                drop(tokio::time::timeout(core.settings.timeout, acquiring.wait_for(|n| *n == 0)).await);
+                core.keeper.close().await;
+                let backend = &core.settings.backend;
+                let closed = bounded(core.settings.timeout, &**backend, "closing", backend.close()).await;
+                core.ended.send_replace(Some(closed));
+            });
         }
-        let core = Arc::clone(&self.core);
-        let task = self.core.runtime.spawn(async move {
-            let mut acquiring = core.acquiring.subscribe();
-            drop(tokio::time::timeout(core.settings.timeout, acquiring.wait_for(|n| *n == 0)).await);
-            core.keeper.close().await;
-            let backend = &core.settings.backend;
-            bounded(core.settings.timeout, &**backend, "closing", backend.close()).await
-        });
-        task.await.unwrap_or(Err(Error::Closed))
+        let ended = ended.wait_for(Option::is_some).await.map(|ended| ended.clone());
+        ended.ok().flatten().unwrap_or(Err(Error::Closed))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::error::{Error, Result};
@@ -43,7 +44,15 @@ type Key = (ClientId, Resource);
 /// One name of one owner. The async mutex makes concurrent calls of one owner wait for the first, then re-enter.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
-    held: tokio::sync::Mutex<Weak<Held>>,
+    held: tokio::sync::Mutex<Noted>,
+}
+
+#[derive(Debug, Default)]
+struct Noted {
+    held: Weak<Held>,
+    /// Whether the owner may re-enter it. Read first: who only looks must not keep a hold, not even for a moment, or its release
+    /// would take it for another guard.
+    open: Arc<AtomicBool>,
 }
 
 impl Owner {
@@ -68,7 +77,7 @@ impl Owner {
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Forgets names that are neither held nor being asked for, so that an owner of many names does not grow.
         if slots.len() >= 64 {
-            slots.retain(|_, slot| Arc::strong_count(slot) > 1 || slot.held.try_lock().is_ok_and(|h| h.strong_count() > 0));
+            slots.retain(|_, slot| Arc::strong_count(slot) > 1 || slot.held.try_lock().is_ok_and(|h| h.held.strong_count() > 0));
         }
         Arc::clone(slots.entry((core.owners.client(), resource.clone())).or_default())
     }
@@ -100,24 +109,58 @@ pub(crate) enum Entered<'a> {
     First(Place<'a>),
 }
 
-pub(crate) struct Place<'a>(tokio::sync::MutexGuard<'a, Weak<Held>>);
+pub(crate) struct Place<'a>(tokio::sync::MutexGuard<'a, Noted>);
 
 impl Place<'_> {
     /// Notes a hold in the slot that this is the place of.
     pub(crate) fn note(mut self, slot: &Arc<Slot>, guard: &Guard) {
-        *self.0 = Arc::downgrade(guard.shared());
+        *self.0 = Noted { held: Arc::downgrade(guard.shared()), open: Arc::clone(guard.shared().open()) };
         guard.shared().noted_in(slot);
     }
 }
 
-fn entered(held: tokio::sync::MutexGuard<'_, Weak<Held>>) -> Result<Entered<'_>> {
-    match held.upgrade() {
+fn entered(noted: tokio::sync::MutexGuard<'_, Noted>) -> Result<Entered<'_>> {
+    let open = noted.open.load(Ordering::Acquire);
+    match open.then(|| noted.held.upgrade()).flatten() {
         // Entering a hold that is lost would look like a lock and be none.
         Some(shared) => {
             let guard = Guard::from_shared(shared);
             guard.check().map_err(Error::Lost)?;
             Ok(Entered::Again(guard))
         }
-        None => Ok(Entered::First(Place(held))),
+        None => Ok(Entered::First(Place(noted))),
+    }
+}
+
+#[cfg(all(test, feature = "blocking"))]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::locker::Locker;
+
+    #[tokio::test]
+    async fn who_looks_at_a_hold_that_it_may_not_enter_does_not_keep_it() {
+        let locker = Locker::connect("memory:").await.expect("connected");
+        for _ in 0..100 {
+            let guard = locker.mutex("a").owner(&Owner::new()).lock().await.expect("locked");
+            let slot = guard.shared().slot().cloned().expect("noted");
+            guard.end_reentry();
+            let (watcher, looks) = (guard.watcher(), Arc::new(AtomicBool::new(false)));
+            let (done, looking) = (Arc::clone(&looks), Arc::clone(&looks));
+            let looker = std::thread::spawn(move || {
+                for _ in 0..200 {
+                    let first = matches!(slot.try_enter(), Ok(Some(Entered::First(_))));
+                    assert!(first, "nobody re-enters it");
+                    looking.store(true, Ordering::Release);
+                }
+            });
+            while !done.load(Ordering::Acquire) {
+                std::hint::spin_loop();
+            }
+            guard.release().await.expect("given back");
+            assert!(!watcher.is_valid(), "released, and still held");
+            looker.join().expect("no panic");
+        }
     }
 }

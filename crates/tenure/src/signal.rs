@@ -81,6 +81,8 @@ pub struct Hub(Arc<Shared>);
 
 struct Shared {
     topics: Mutex<HashMap<Arc<str>, Topic>>,
+    /// Counts topics, so that what was heard of one is never taken for what was heard of its successor.
+    made: AtomicU64,
     on_last: Option<Box<OnLast>>,
 }
 
@@ -97,14 +99,14 @@ struct Listener {
 
 impl Default for Hub {
     fn default() -> Self {
-        Self(Arc::new(Shared { topics: Mutex::default(), on_last: None }))
+        Self(Arc::new(Shared { topics: Mutex::default(), made: AtomicU64::new(0), on_last: None }))
     }
 }
 
 impl Hub {
     /// A hub that tells when the last listener of a key has gone.
     pub fn with_on_last(on_last: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(Shared { topics: Mutex::default(), on_last: Some(Box::new(on_last)) }))
+        Self(Arc::new(Shared { topics: Mutex::default(), made: AtomicU64::new(0), on_last: Some(Box::new(on_last)) }))
     }
 
     /// Listens to a key. The flag says whether this is its first listener.
@@ -118,7 +120,8 @@ impl Hub {
                 (e.get().version.subscribe(), false)
             }
             Entry::Vacant(e) => {
-                let topic = e.insert(Topic { listeners: 1, version: watch::Sender::new(0) });
+                let made = self.0.made.fetch_add(1, Ordering::Relaxed);
+                let topic = e.insert(Topic { listeners: 1, version: watch::Sender::new(made << 32) });
                 (topic.version.subscribe(), true)
             }
         };
@@ -151,6 +154,12 @@ impl Hub {
     #[must_use]
     pub fn listens(&self, key: &str) -> bool {
         self.topics().contains_key(key)
+    }
+
+    /// How much has been heard of a key that somebody listens to: another number after each firing.
+    #[must_use]
+    pub fn version(&self, key: &str) -> Option<u64> {
+        self.topics().get(key).map(|topic| *topic.version.borrow())
     }
 
     fn topics(&self) -> MutexGuard<'_, HashMap<Arc<str>, Topic>> {

@@ -1,10 +1,14 @@
 //! The in-process queue: however many tasks want one name, one of them asks the store. First come, first served.
 
+mod taken;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
+use self::taken::Taken;
 use crate::backend::Mode;
 use crate::error::Error;
 use crate::guard::Held;
@@ -12,7 +16,14 @@ use crate::hold::Terms;
 use crate::name::Resource;
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Turnstile(Arc<Mutex<HashMap<Gate, Lane>>>);
+pub(crate) struct Turnstile(Arc<Mutex<Lanes>>);
+
+#[derive(Debug, Default)]
+struct Lanes {
+    open: HashMap<Gate, Lane>,
+    /// What was taken at gates that nobody of this process stands at now, but did a moment ago.
+    taken: HashMap<Gate, Taken>,
+}
 
 /// A name, and the way in which it is wanted: readers do not stand in line behind writers of the same process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -46,20 +57,64 @@ impl Gate {
         };
         Some(Self { resource: resource.clone(), kind })
     }
+
+    /// Whether several may be granted at a time.
+    fn is_shared(&self) -> bool {
+        matches!(self.kind, Kind::Read | Kind::Permits)
+    }
+
+    /// Whether an answer is everybody's who came before the question: what is asked for is a state, not a hold.
+    pub(crate) fn answers_are_shared(&self) -> bool {
+        self.kind == Kind::CountZero
+    }
 }
 
 /// A gate at which somebody of this process holds or asks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Lane {
     waiting: VecDeque<Waiter>,
     /// What the store answered the one who asks, if that was an error: then nobody knows that the lock is busy.
     trouble: Option<Error>,
+    /// What the store answered last, if it has.
+    last: Option<Heard>,
+    /// How many have come to wait so far.
+    arrivals: u64,
+    /// So many of them had come before the store was asked and said that it is busy.
+    refused: u64,
+    taken: Taken,
+    /// Tells the one who asks that somebody has come, where that is a reason to ask again.
+    came: Option<Arc<Notify>>,
+}
+
+impl Lane {
+    fn new(gate: &Gate, taken: Taken) -> Self {
+        let came = gate.answers_are_shared().then(Arc::default);
+        Self { waiting: VecDeque::new(), trouble: None, last: None, arrivals: 0, refused: 0, taken, came }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    Granted,
+    Busy,
 }
 
 #[derive(Debug)]
 struct Waiter {
     terms: Terms,
+    arrival: u64,
     pass: oneshot::Sender<Pass>,
+}
+
+/// What is known to one who leaves without an answer of its own.
+#[derive(Debug)]
+pub(crate) enum Standing {
+    /// Somebody else had it.
+    Busy,
+    /// The store has not said so to anybody here.
+    Unknown,
+    /// The store cannot tell.
+    Trouble(Error),
 }
 
 /// What the one who waits is given.
@@ -68,6 +123,8 @@ pub(crate) enum Pass {
     Turn(Turn),
     /// The hold itself, handed over by the one before without a round trip.
     Held(Held),
+    /// The store's answer to a question that one asked for all: what is left.
+    Done(u64),
 }
 
 impl std::fmt::Debug for Pass {
@@ -75,56 +132,78 @@ impl std::fmt::Debug for Pass {
         f.write_str(match self {
             Self::Turn(_) => "Turn",
             Self::Held(_) => "Held",
+            Self::Done(_) => "Done",
         })
     }
 }
 
 pub(crate) enum Entry {
     Now(Turn),
-    Later(oneshot::Receiver<Pass>),
+    Later { arrival: u64, pass: oneshot::Receiver<Pass> },
 }
 
 impl Turnstile {
     /// Takes the turn, or a place in line.
     pub(crate) fn enter(&self, gate: &Gate, terms: &Terms) -> Entry {
         let mut lanes = self.lanes();
-        if let Some(lane) = lanes.get_mut(gate) {
+        if let Some(lane) = lanes.open.get_mut(gate) {
             let (pass, later) = oneshot::channel();
             if lane.waiting.len() == lane.waiting.capacity() {
                 // Those who left are met again only when the lane moves, which may be never.
                 lane.waiting.retain(|w| !w.pass.is_closed());
                 lane.waiting.reserve(lane.waiting.len() + 1);
             }
-            lane.waiting.push_back(Waiter { terms: terms.clone(), pass });
-            return Entry::Later(later);
+            lane.arrivals += 1;
+            let arrival = lane.arrivals;
+            lane.waiting.push_back(Waiter { terms: terms.clone(), arrival, pass });
+            if let Some(came) = &lane.came {
+                came.notify_one();
+            }
+            return Entry::Later { arrival, pass: later };
         }
-        lanes.insert(gate.clone(), Lane::default());
-        Entry::Now(Turn { gate: gate.clone(), stile: self.clone() })
+        let pause = lanes.begin(gate).pause();
+        Entry::Now(self.turn(gate, pause))
     }
 
     /// Takes the turn only if nobody of this process has it.
     pub(crate) fn try_enter(&self, gate: &Gate) -> Option<Turn> {
         let mut lanes = self.lanes();
-        if lanes.contains_key(gate) {
+        if lanes.open.contains_key(gate) {
             return None;
         }
-        lanes.insert(gate.clone(), Lane::default());
-        Some(Turn { gate: gate.clone(), stile: self.clone() })
+        lanes.begin(gate);
+        Some(self.turn(gate, Duration::ZERO))
     }
 
-    /// What keeps the one who asks from an answer, if something does.
-    pub(crate) fn trouble(&self, gate: &Gate) -> Option<Error> {
-        self.lanes().get(gate).and_then(|lane| lane.trouble.clone())
+    fn turn(&self, gate: &Gate, pause: Duration) -> Turn {
+        Turn { gate: gate.clone(), stile: self.clone(), pause }
     }
 
-    fn lanes(&self) -> MutexGuard<'_, HashMap<Gate, Lane>> {
+    /// What one knows who came as this one in the lane and was given no pass.
+    pub(crate) fn standing(&self, gate: &Gate, arrival: u64) -> Standing {
+        match self.lanes().open.get(gate) {
+            Some(Lane { trouble: Some(trouble), .. }) => Standing::Trouble(trouble.clone()),
+            Some(lane) if gate.answers_are_shared() && lane.refused < arrival => Standing::Unknown,
+            // One who does not wait is answered by others' asking; a task of this process has it, or is about to.
+            Some(lane) if arrival > 0 && !gate.answers_are_shared() => match lane.last {
+                None => Standing::Unknown,
+                // There may be more for those who come after.
+                Some(Heard::Granted) if gate.is_shared() => Standing::Unknown,
+                Some(_) => Standing::Busy,
+            },
+            None if gate.answers_are_shared() => Standing::Unknown,
+            _ => Standing::Busy,
+        }
+    }
+
+    fn lanes(&self) -> MutexGuard<'_, Lanes> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The next one in line who still waits, if `fits`; the lane goes when nobody does.
     fn next(&self, gate: &Gate, keep_lane: bool, fits: impl Fn(&Terms) -> bool) -> Option<Waiter> {
         let mut lanes = self.lanes();
-        let lane = lanes.get_mut(gate)?;
+        let lane = lanes.open.get_mut(gate)?;
         while lane.waiting.front().is_some_and(|w| w.pass.is_closed()) {
             lane.waiting.pop_front();
         }
@@ -133,10 +212,30 @@ impl Turnstile {
             Some(_) => None,
             None => {
                 if !keep_lane {
-                    lanes.remove(gate);
+                    lanes.end(gate);
                 }
                 None
             }
+        }
+    }
+}
+
+impl Lanes {
+    /// Opens a lane, for one who may have been there a moment ago.
+    fn begin(&mut self, gate: &Gate) -> Taken {
+        let taken = self.taken.remove(gate).filter(Taken::matters).unwrap_or_default();
+        self.open.insert(gate.clone(), Lane::new(gate, taken));
+        taken
+    }
+
+    fn end(&mut self, gate: &Gate) {
+        let Some(lane) = self.open.remove(gate) else { return };
+        if lane.taken.matters() {
+            if self.taken.len() == self.taken.capacity() {
+                self.taken.retain(|_, taken| taken.matters());
+                self.taken.reserve(self.taken.len() + 1);
+            }
+            self.taken.insert(gate.clone(), lane.taken);
         }
     }
 }
@@ -146,19 +245,79 @@ impl Turnstile {
 pub(crate) struct Turn {
     gate: Gate,
     stile: Turnstile,
+    /// For how long others shall have a chance first.
+    pause: Duration,
 }
 
 impl Turn {
     /// How many wait behind this one.
     pub(crate) fn waiting(&self) -> usize {
-        self.stile.lanes().get(&self.gate).map_or(0, |lane| lane.waiting.len())
+        self.lane(|lane| lane.waiting.len()).unwrap_or(0)
     }
 
-    /// Tells those behind what the store answered last.
-    pub(crate) fn heard(&self, trouble: Option<Error>) {
-        if let Some(lane) = self.stile.lanes().get_mut(&self.gate) {
-            lane.trouble = trouble;
+    /// For how long to leave the lock alone before asking, because others wait for it at the store.
+    pub(crate) fn pause(&self) -> Duration {
+        self.pause
+    }
+
+    /// How many have come to wait so far, if answers are shared with them.
+    pub(crate) fn arrivals(&self) -> u64 {
+        if self.gate.answers_are_shared() { self.lane(|lane| lane.arrivals).unwrap_or(0) } else { 0 }
+    }
+
+    /// Resolves when somebody comes with whom the next answer will be shared.
+    pub(crate) async fn newcomer(&self, known: u64) {
+        let Some(came) = self.lane(|lane| lane.came.clone()).flatten() else { return std::future::pending().await };
+        while self.arrivals() <= known {
+            came.notified().await;
         }
+    }
+
+    /// Tells those behind that the store could not be asked.
+    pub(crate) fn heard_trouble(&self, trouble: Error) {
+        self.lane(|lane| lane.trouble = Some(trouble));
+    }
+
+    /// Tells those behind that the store has granted it.
+    pub(crate) fn heard_grant(&self) {
+        self.lane(|lane| (lane.last, lane.trouble) = (Some(Heard::Granted), None));
+    }
+
+    /// Tells those behind, of whom so many had come before the question, that somebody else has it. Then others have had their
+    /// turn, too.
+    pub(crate) fn heard_busy(&self, arrivals: u64) {
+        self.lane(|lane| {
+            (lane.last, lane.trouble) = (Some(Heard::Busy), None);
+            (lane.refused, lane.taken) = (arrivals, Taken::default());
+        });
+    }
+
+    /// Shares an answer with those who had come before the question.
+    pub(crate) fn share(&self, arrivals: u64, left: u64) {
+        let served = self.lane(|lane| {
+            let came_before = lane.waiting.partition_point(|w| w.arrival <= arrivals);
+            lane.waiting.drain(..came_before).collect::<Vec<_>>()
+        });
+        for waiter in served.unwrap_or_default() {
+            std::mem::drop(waiter.pass.send(Pass::Done(left)));
+        }
+    }
+
+    /// The lock is given back. If others wait at the store, the next one of this process lets them go first; one who comes back
+    /// alone does so from time to time.
+    pub(crate) fn given_back(&self, others_wait: bool) {
+        self.lane(|lane| {
+            if others_wait {
+                let next = lane.waiting.iter().any(|w| !w.pass.is_closed());
+                lane.taken.again(next);
+            } else {
+                lane.taken = Taken::default();
+            }
+        });
+    }
+
+    fn lane<T>(&self, look: impl FnOnce(&mut Lane) -> T) -> Option<T> {
+        self.stile.lanes().open.get_mut(&self.gate).map(look)
     }
 
     /// Gives a hold to the next in line whose terms allow it, for one of the reserved tokens. The turn stays with the
@@ -171,6 +330,7 @@ impl Turn {
             // A waiter that left in this moment gives its hold back through `Held`'s drop; the keeper knows that by now
             // another one is there. Its token is used up.
             if next.pass.send(Pass::Held(make(next.terms))).is_ok() {
+                self.lane(|lane| lane.taken.hand_over());
                 return true;
             }
         }
@@ -181,7 +341,8 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         if let Some(next) = self.stile.next(&self.gate, false, |_| true) {
-            let turn = Self { gate: self.gate.clone(), stile: self.stile.clone() };
+            let pause = self.lane(|lane| lane.taken.pause()).unwrap_or_default();
+            let turn = self.stile.turn(&self.gate, pause);
             // A waiter that left in this moment drops the turn, which passes it on to the next.
             std::mem::drop(next.pass.send(Pass::Turn(turn)));
         }
@@ -206,7 +367,7 @@ mod tests {
         }
         assert!(turn.waiting() < 10, "{} in line", turn.waiting());
         drop(turn);
-        let Entry::Later(mut stays) = stays else { panic!("it had to wait") };
+        let Entry::Later { pass: mut stays, .. } = stays else { panic!("it had to wait") };
         assert!(matches!(stays.try_recv(), Ok(Pass::Turn(_))));
     }
 }

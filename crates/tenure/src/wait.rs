@@ -3,9 +3,11 @@
 //! It runs as a task of the locker's runtime. The caller's future only waits for the answer, so it may live on any
 //! executor and be dropped at any point: the task notices, lets the call under way end, and undoes what it did.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::select;
 use tokio::sync::oneshot;
 use tracing::debug;
 
@@ -18,7 +20,7 @@ use crate::keeper::bounded;
 use crate::locker::Core;
 use crate::name::Resource;
 use crate::signal::Signal;
-use crate::turnstile::{Entry, Gate, Pass, Turn};
+use crate::turnstile::{Entry, Gate, Pass, Standing, Turn};
 
 /// The most tokens that one grant reserves, and so the most hand-overs inside a process in a row.
 const MAX_TOKENS: usize = 16;
@@ -106,40 +108,50 @@ impl Contender<'_> {
     async fn run(mut self) {
         self.core.settings.counters.waiting.up();
         let Some(gate) = self.gate() else { return self.contend(None).await };
-        let pass = self.pass(&gate).await;
+        let (arrival, pass) = self.pass(&gate).await;
         match pass {
             Some(Pass::Turn(turn)) => self.contend(Some(turn)).await,
             Some(Pass::Held(held)) => self.grant(held),
+            Some(Pass::Done(left)) => self.reply(Ok(Some(Outcome::Done(left)))),
             // A store that cannot be reached must not look like a lock that somebody holds.
-            None => self.reply(self.core.turnstile.trouble(&gate).map_or(Ok(None), Err)),
+            None => match self.core.turnstile.standing(&gate, arrival) {
+                Standing::Busy => self.reply(Ok(None)),
+                Standing::Unknown => self.reply(Err(self.late("acquiring"))),
+                Standing::Trouble(error) => self.reply(Err(error)),
+            },
         }
     }
 
     /// Where this one waits for others of its process, if it does.
     fn gate(&self) -> Option<Gate> {
         let Request { resource, mode, patience, alone, instead_of, .. } = &self.request;
+        let gate = Gate::new(resource, *mode)?;
         // What may be shared is not taken because another one of this process is asking. And those who wait may wait for
         // the very hold that is to be changed.
-        let alone = *alone || mode.is_shared() && *patience == Patience::None || instead_of.is_some();
-        if alone { None } else { Gate::new(resource, *mode) }
+        let shared = mode.is_shared() || gate.answers_are_shared();
+        let alone = *alone || shared && *patience == Patience::None || instead_of.is_some();
+        (!alone).then_some(gate)
     }
 
-    /// Waits for this process's turn.
-    async fn pass(&mut self, gate: &Gate) -> Option<Pass> {
+    /// Waits for this process's turn. The number is that of this one among those who came to wait.
+    async fn pass(&mut self, gate: &Gate) -> (u64, Option<Pass>) {
         let Request { terms, patience, .. } = &self.request;
         if *patience == Patience::None {
-            return self.core.turnstile.try_enter(gate).map(Pass::Turn);
+            return (0, self.core.turnstile.try_enter(gate).map(Pass::Turn));
         }
         match self.core.turnstile.enter(gate, terms) {
-            Entry::Now(turn) => Some(Pass::Turn(turn)),
-            Entry::Later(mut later) => {
-                self.busy = true;
+            Entry::Now(turn) => (0, Some(Pass::Turn(turn))),
+            Entry::Later { arrival, pass: mut later } => {
                 let mut got = None;
                 let wait = async { got = (&mut later).await.ok() };
                 match self.unless_stopped(wait).await {
-                    Woken::Go => got,
+                    Woken::Go => {
+                        // What the one before was told is all that this one knows until it is told something itself.
+                        self.busy = matches!(self.core.turnstile.standing(gate, arrival), Standing::Busy);
+                        (arrival, got)
+                    }
                     // Whatever came in this moment goes back by being dropped.
-                    Woken::Stop => None,
+                    Woken::Stop => (arrival, None),
                 }
             }
         }
@@ -166,6 +178,12 @@ impl Contender<'_> {
         let (mut failures, mut collisions) = (0_u32, 0_u32);
         // Whether the store may know this owner: then it must be told to forget it.
         let mut residue = false;
+        // Others who wait at the store shall have their turn. Who has little time has some of it left to ask.
+        let left = patience.bound().since(settings.clock.now());
+        let pause = turn.as_ref().map_or(Duration::ZERO, Turn::pause).min(left / 2);
+        if !pause.is_zero() {
+            self.unless_stopped(tokio::time::sleep(pause)).await;
+        }
         let outcome = loop {
             if signal.is_none() && capabilities.watch_first && patience != Patience::None && mode.waits() {
                 signal = self.watch(&claim).await;
@@ -175,6 +193,7 @@ impl Contender<'_> {
                 break Ok(None);
             }
             let sent = settings.clock.now();
+            let arrivals = turn.as_ref().map_or(0, Turn::arrivals);
             let error = match self.ask(&claim).await {
                 Ok(Attempt::Granted { token, valid_for }) => {
                     let until = deadline(sent, valid_for, settings.drift);
@@ -190,7 +209,7 @@ impl Contender<'_> {
                             residue = true;
                             break Err(lost.into());
                         }
-                        heard(turn.as_ref(), failures, None);
+                        turn.iter().for_each(Turn::heard_grant);
                         settings.counters.granted.up();
                         let held = keeper.keep(hold, turn.take_if(|_| !mode.is_shared()), until);
                         return self.grant(held);
@@ -201,12 +220,15 @@ impl Contender<'_> {
                     Error::unavailable(backend, "acquiring", Fault::Timeout, late)
                 }
                 Ok(Attempt::Done { left }) => {
-                    heard(turn.as_ref(), failures, None);
+                    turn.iter().for_each(|turn| {
+                        turn.heard_grant();
+                        turn.share(arrivals, left);
+                    });
                     drop(turn);
                     return self.reply(Ok(Some(Outcome::Done(left))));
                 }
                 Ok(Attempt::Busy { poll_within, .. }) => {
-                    heard(turn.as_ref(), failures, None);
+                    turn.iter().for_each(|turn| turn.heard_busy(arrivals));
                     failures = 0;
                     self.busy = true;
                     residue |= (capabilities.queues || mode.keeps_place()) && claim.queue == Queue::Allowed;
@@ -218,7 +240,18 @@ impl Contender<'_> {
                         break Ok(None);
                     }
                     let woken = match &mut signal {
-                        Some(signal) => self.unless_stopped(timeout(poll_within, signal.fired())).await,
+                        Some(signal) => {
+                            let newcomer = async {
+                                match &turn {
+                                    Some(turn) => turn.newcomer(arrivals).await,
+                                    None => std::future::pending().await,
+                                }
+                            };
+                            let woken = async {
+                                select(pin!(signal.fired()), pin!(newcomer)).await;
+                            };
+                            self.unless_stopped(timeout(poll_within, woken)).await
+                        }
                         None => {
                             signal = self.watch(&claim).await;
                             // Asks once more at once: the lock may have become free before the subscription stood.
@@ -233,7 +266,7 @@ impl Contender<'_> {
                     }
                 }
                 Ok(Attempt::Collided { pause }) => {
-                    heard(turn.as_ref(), failures, None);
+                    turn.iter().for_each(|turn| turn.heard_busy(arrivals));
                     failures = 0;
                     collisions += 1;
                     self.busy = true;
@@ -253,7 +286,7 @@ impl Contender<'_> {
             self.busy = false;
             failures += 1;
             settings.counters.errors.up();
-            heard(turn.as_ref(), failures, Some(error.clone()));
+            turn.iter().for_each(|turn| turn.heard_trouble(error.clone()));
             debug!(name = ?claim.resource, %error, failures, "acquire failed");
             let attempts = if patience == Patience::None { 2 } else { settings.retry.attempts };
             if !error.is_transient() || failures >= attempts {
@@ -292,7 +325,7 @@ impl Contender<'_> {
     async fn ask(&mut self, claim: &Claim) -> Result<Attempt> {
         let core = self.core;
         let backend = &core.settings.backend;
-        let mut call = std::pin::pin!(bounded(core.settings.timeout, &**backend, "acquiring", backend.acquire(claim)));
+        let mut call = pin!(bounded(core.settings.timeout, &**backend, "acquiring", backend.acquire(claim)));
         let mut result = None;
         match self.unless_stopped(async { result = Some((&mut call).await) }).await {
             Woken::Go => {}
@@ -318,9 +351,11 @@ impl Contender<'_> {
 
     /// Answers a caller whose time is up while the store has yet to answer.
     fn time_is_up(&mut self, doing: &str) {
-        let backend = self.core.capabilities.backend;
-        let late = || Error::unavailable(backend, doing, Fault::Timeout, "no answer before the wait was over");
-        self.reply(if self.busy { Ok(None) } else { Err(late()) });
+        self.reply(if self.busy { Ok(None) } else { Err(self.late(doing)) });
+    }
+
+    fn late(&self, doing: &str) -> Error {
+        Error::unavailable(self.core.capabilities.backend, doing, Fault::Timeout, "no answer before the wait was over")
     }
 
     /// Whether nobody waits for the answer any more.
@@ -373,13 +408,6 @@ impl Contender<'_> {
         }
         // A guard that nobody waits for any more is dropped, and so given back.
         drop(answer.send(result));
-    }
-}
-
-/// Tells those behind what the store answered last, if that is news.
-fn heard(turn: Option<&Turn>, failures: u32, trouble: Option<Error>) {
-    if let (Some(turn), true) = (turn, failures > 0) {
-        turn.heard(trouble);
     }
 }
 

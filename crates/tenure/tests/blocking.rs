@@ -78,6 +78,68 @@ fn inside_async_code_it_is_an_error_and_no_deadlock() {
 }
 
 #[test]
+fn inside_of_an_unconstrained_task_it_is_an_error_too() {
+    let locker = locker();
+    let refused = |locker: &Locker| matches!(locker.mutex("a").lock(), Err(Error::Config { .. }));
+    let multi = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime");
+    let single = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    for runtime in [&multi, &single] {
+        let one = locker.clone();
+        let task = runtime
+            .block_on(async { tokio::spawn(tokio::task::unconstrained(async move { refused(&one) })).await.expect("no panic") });
+        assert!(task, "in a task");
+    }
+    assert!(single.block_on(tokio::task::unconstrained(async { refused(&locker) })), "in block_on");
+    // Here the thread blocks nobody but itself, and no panic tells it that it does.
+    assert!(multi.block_on(tokio::task::unconstrained(async { locker.mutex("a").lock().is_ok() })));
+}
+
+#[test]
+fn a_guard_that_has_left_its_job_is_not_entered_by_the_next_job_on_that_thread() {
+    let locker = locker();
+    // One thread for all jobs, so that they meet on it.
+    let pool = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().expect("a runtime");
+    pool.block_on(async {
+        let job = |locker: &Locker| {
+            let locker = locker.clone();
+            tokio::task::spawn_blocking(move || locker.mutex("a").try_lock().expect("asked").map(|guard| guard.into_send()))
+        };
+        let first = job(&locker).await.expect("no panic").expect("free");
+        let second = job(&locker).await.expect("no panic");
+        assert!(second.is_none(), "two jobs hold one lock: {first:?} {second:?}");
+        assert_eq!(first.hold_count(), 1);
+        tokio::task::spawn_blocking(move || first.release()).await.expect("no panic").expect("given back");
+        drop(job(&locker).await.expect("no panic").expect("free again"));
+    });
+}
+
+#[test]
+fn a_hold_that_two_threads_share_is_entered_by_neither() {
+    let locker = locker();
+    let guard = locker.mutex("a").lock().expect("locked");
+    let (shares, shared) = std::sync::mpsc::channel();
+    let busy = std::thread::scope(|scope| {
+        let (done, until_done) = std::sync::mpsc::channel::<()>();
+        scope.spawn({
+            let guard = &guard;
+            move || {
+                let also = guard.reenter().expect("held");
+                shares.send(()).expect("it waits");
+                until_done.recv().expect_err("nothing is said");
+                drop(also);
+            }
+        });
+        shared.recv().expect("shared");
+        let busy = locker.mutex("a").try_lock().expect("asked").is_none();
+        drop(done);
+        busy
+    });
+    assert!(busy, "the other thread may be at work under it");
+    guard.release().expect("given back");
+    assert!(locker.mutex("a").try_lock().expect("asked").is_some());
+}
+
+#[test]
 fn the_check_for_async_code_takes_no_steps_from_the_task() {
     let locker = locker();
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");

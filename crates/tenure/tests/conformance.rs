@@ -54,12 +54,17 @@ const STORES: [Store; 25] = [
     Store { name: "redis_counter", covers: &[], needs: Needs::Redis, check: |p, with| on(p, &redis("?semaphore=counter"), with) },
     Store { name: "redis_unix", covers: &["redis+unix"], needs: Needs::Redis, check: |p, with| on(p, &redis_unix(), with) },
     Store { name: "redis_tls", covers: &["rediss"], needs: Needs::Openssl, check: |p, with| on(p, &redis_tls(), with) },
-    Store { name: "redis_acl", covers: &[], needs: Needs::Redis, check: |p, with| on(p, &redis_acl("tenure", ""), with) },
+    Store {
+        name: "redis_acl",
+        covers: &[],
+        needs: Needs::Redis,
+        check: |p, with| on(p, &redis_acl("tenure", "?prefix=app:"), with),
+    },
     Store {
         name: "redis_plain_acl",
         covers: &[],
         needs: Needs::Redis,
-        check: |p, with| on(p, &redis_acl("tenure-plain", "?layout=plain"), with),
+        check: |p, with| on(p, &redis_acl("tenure-plain", "?prefix=app:&layout=plain"), with),
     },
     Store { name: "redis_sentinel_acl", covers: &[], needs: Needs::Redis, check: |p, with| on(p, &sentinel_acl(), with) },
     Store { name: "redis_cluster_acl", covers: &[], needs: Needs::Redis, check: |p, with| on(p, &cluster_acl(), with) },
@@ -110,8 +115,7 @@ const STORES: [Store; 25] = [
 ];
 
 fn on(property: &Property, url: &str, with: fn(Subject) -> Subject) {
-    // The users of the documentation may lock nothing else.
-    property.run(&with(Subject::url(url, LEASE).under("app:")));
+    property.run(&with(Subject::url(url, LEASE)));
 }
 
 /// A file each: all names of one share a counter, and some properties say which token is the next.
@@ -203,7 +207,7 @@ fn sentinel_acl() -> String {
         set
     });
     let url = set.url().replace("://", &format!("://tenure:{PASSWORD}@"));
-    format!("{url}?sentinel_user=tenure-sentinel&sentinel_pass={PASSWORD}")
+    format!("{url}?prefix=app:&sentinel_user=tenure-sentinel&sentinel_pass={PASSWORD}")
 }
 
 fn cluster_acl() -> String {
@@ -213,7 +217,7 @@ fn cluster_acl() -> String {
         cluster.nodes.iter().for_each(|node| documented_user("tenure-cluster", &mut node.raw()));
         cluster
     });
-    cluster.url().replace("://", &format!("://tenure-cluster:{PASSWORD}@"))
+    format!("{}?prefix=app:", cluster.url().replace("://", &format!("://tenure-cluster:{PASSWORD}@")))
 }
 
 fn main() {

@@ -83,22 +83,6 @@ proptest! {
     }
 
     #[test]
-    fn a_name_makes_one_table_of_that_name_or_none(name in "[ab.\"`;' \\\\\\-(]{1,8}|\\PC{1,12}|[a-z]{1,3}\\.\"[^\"]{1,5}\"") {
-        let Ok(fences) = FenceTable::named(&name) else { return Ok(()) };
-        let (conn, _) = database();
-        let definition = Ddl(Dialect::Sqlite).table(&fences);
-        // A word of SQL, or a schema that does not exist.
-        if conn.execute_batch(&definition).is_err() {
-            return Ok(());
-        }
-        let made: String = conn.query_row("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid DESC", [], |row| row.get(0)).expect("read");
-        let last = name.strip_suffix(['"', '`']).unwrap_or(&name);
-        prop_assert!(last.ends_with(&made), "{name:?} made {made:?}");
-        let count: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema WHERE type = 'table'", [], |row| row.get(0)).expect("read");
-        prop_assert_eq!(count, 3);
-    }
-
-    #[test]
     fn a_fragment_has_as_many_placeholders_as_binds_or_is_refused(text in "[?'\"` a=$\\\\-]{0,16}", binds in 0..5_usize) {
         for dialect in Dialect::ALL {
             let update = Update::of("thing").set("writes = ?", [0]).key(&text, vec![1; binds]);

@@ -5,6 +5,7 @@ mod support;
 mod fence_sql_cases {
     pub(crate) mod column;
     pub(crate) mod marks;
+    pub(crate) mod names;
     pub(crate) mod own;
     pub(crate) mod races;
     pub(crate) mod session;
@@ -21,7 +22,7 @@ mod fence_rusqlite;
 mod fence_tokio_postgres;
 
 use fence_sql_cases::session::Place;
-use fence_sql_cases::{column, marks, own, races, table};
+use fence_sql_cases::{column, marks, names, own, races, table};
 use support::locker::block_on;
 use support::{Needs, Test, mariadb, postgres};
 
@@ -76,6 +77,14 @@ fn main() {
             a_token_and_a_lease_both_must_hold
             the_locker_of_a_guard_hears_that_a_row_was_ahead
             values_of_all_kinds_arrive_as_they_are;
+        names:
+            a_name_makes_one_table_of_that_name_or_none
+            a_name_makes_one_table_of_records_or_none
+            a_name_makes_one_column_of_that_name_or_none
+            a_word_means_the_table_that_it_means_in_a_statement
+            words_of_sql_are_names_too
+            a_column_that_is_missing_is_an_error_and_no_text
+            of_names_that_are_longer_than_a_server_keeps_none_is_taken_for_another;
         races:
             a_later_holder_waits_for_a_write_that_was_let_through
             an_earlier_holder_that_waited_is_stale

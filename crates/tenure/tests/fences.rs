@@ -4,8 +4,10 @@ mod support;
 
 mod fence_cases {
     pub(crate) mod file;
+    pub(crate) mod file_planted;
     pub(crate) mod file_processes;
     pub(crate) mod http;
+    pub(crate) mod http_bounds;
     pub(crate) mod http_client;
     pub(crate) mod object;
     pub(crate) mod odd_store;
@@ -14,7 +16,7 @@ mod fence_cases {
     pub(crate) mod redis_races;
 }
 
-use fence_cases::{file, file_processes, http, object, redis, redis_cluster, redis_races};
+use fence_cases::{file, file_planted, file_processes, http, http_bounds, object, redis, redis_cluster, redis_races};
 
 fn main() {
     if let Some(role) = support::player::role() {
@@ -54,6 +56,12 @@ fn main() {
             who_is_overtaken_behind_the_door_is_refused_by_the_storage
             only_a_service_that_was_ready_is_called
             the_answer_is_json_of_this_form;
+        Nothing in http_bounds:
+            a_token_far_ahead_of_the_clock_is_refused_and_closes_nothing
+            marks_in_memory_that_are_full_refuse_new_names_and_forget_no_old_one;
+        Redis in http_bounds:
+            marks_for_which_redis_has_no_room_let_nobody_in
+            a_resource_that_is_no_name_of_a_lock_is_a_bad_request_whatever_keeps_the_marks;
         Redis in http:
             processes_share_their_marks_in_redis
             marks_that_cannot_be_asked_let_nobody_in
@@ -69,6 +77,12 @@ fn main() {
             attributes_of_the_user_stay_beside_the_token
             conflicts_without_end_are_an_error
             versions_are_named_in_order_and_all_but_the_last_two_are_pruned;
+        Nothing in file_planted:
+            a_fence_that_is_no_file_is_told_and_lets_nobody_through
+            a_part_that_is_no_file_is_left_where_it_is
+            no_room_for_a_part_is_told_in_time
+            a_target_that_is_no_file_is_refused_and_left_alone
+            only_who_may_write_the_file_can_lock_its_fence;
         Nothing in file:
             a_file_is_replaced_unless_a_larger_token_was_there
             removing_a_file_keeps_its_fence

@@ -72,7 +72,7 @@ impl Backend for Scripted {
         let mut answers = self.inner.renew(claims).await?;
         let unknown = self.unknown.lock().expect("not poisoned");
         for (answer, _) in answers.iter_mut().zip(claims).filter(|(_, claim)| unknown.contains(&claim.resource.as_str())) {
-            *answer = Renewal::Unknown;
+            *answer = Renewal::Unknown(tenure::Fault::Timeout);
         }
         Ok(answers)
     }

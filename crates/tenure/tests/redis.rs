@@ -6,32 +6,42 @@ mod redis_cases {
     pub(crate) mod cost;
     pub(crate) mod fair;
     pub(crate) mod faults;
+    pub(crate) mod full;
     pub(crate) mod golden_fair;
     pub(crate) mod golden_permits;
     pub(crate) mod golden_rw;
+    pub(crate) mod hostile;
     pub(crate) mod introduce;
     pub(crate) mod java;
     pub(crate) mod layout;
+    pub(crate) mod names;
     pub(crate) mod outages;
     pub(crate) mod peer_fair;
     pub(crate) mod peer_locks;
     pub(crate) mod peer_shared;
+    pub(crate) mod tenants;
     pub(crate) mod tls;
+    pub(crate) mod tracking;
 }
 
 use redis_cases::cost::*;
 use redis_cases::fair::*;
 use redis_cases::faults::*;
+use redis_cases::full::*;
 use redis_cases::golden_fair::*;
 use redis_cases::golden_permits::*;
 use redis_cases::golden_rw::*;
+use redis_cases::hostile::*;
 use redis_cases::introduce::*;
 use redis_cases::layout::*;
+use redis_cases::names::*;
 use redis_cases::outages::*;
 use redis_cases::peer_fair::*;
 use redis_cases::peer_locks::*;
 use redis_cases::peer_shared::*;
+use redis_cases::tenants::*;
 use redis_cases::tls::*;
+use redis_cases::tracking::*;
 
 fn main() {
     support::run(tests! {
@@ -81,6 +91,7 @@ fn main() {
             the_clients_record_goes_with_it;
         Redis:
             no_subscription_is_left_behind_by_a_crowd
+            no_subscription_is_left_behind_by_those_who_give_up
             the_time_to_live_is_the_lease_and_ends_with_the_release
             a_limited_wait_is_waited_out
             a_stopped_server_is_an_error_and_no_hang
@@ -129,6 +140,15 @@ fn main() {
             an_unreachable_server_is_unavailable
             unknown_options_are_refused_with_the_known_ones;
         Redis:
+            holders_of_every_kind_renew_and_release_on_a_full_server
+            a_renewal_that_is_refused_costs_no_other_hold
+            who_gets_what_it_asks_for_leaves_nothing_in_the_tracking_table
+            who_waited_leaves_little_in_the_tracking_table
+            a_tracking_table_that_is_too_small_wakes_waiters_instead_of_losing_them
+            who_may_not_say_what_to_track_is_woken_by_messages
+            a_right_that_is_taken_away_costs_a_waiter_nothing
+            names_that_share_a_channel_are_told_of_apart;
+        Redis:
             a_restart_wakes_waiters_and_tells_holders
             after_a_restart_holders_are_known_again
             an_outage_shorter_than_the_lease_loses_nothing
@@ -136,8 +156,32 @@ fn main() {
             killed_connections_are_made_again
             a_connection_that_went_dead_without_a_word_is_replaced
             names_that_share_a_channel_are_all_woken
+            a_connection_that_is_given_up_is_made_anew_for_those_who_only_listen
             who_waits_is_subscribed_again_over_a_new_connection
             try_lock_survives_a_stale_connection;
+        Redis:
+            a_second_tenant_reaches_nothing_of_the_first_one
+            a_second_tenant_reaches_nothing_of_the_plain_layout
+            a_second_tenant_reaches_nothing_of_a_lock_of_several_servers
+            a_second_tenant_reaches_no_fence_of_the_first_one
+            without_the_rights_that_show_names_of_others_locks_work
+            a_client_without_a_prefix_knows_the_holders_of_all_prefixes
+            a_list_asks_little_however_many_keys_others_have
+            a_list_of_a_cluster_asks_little_too
+            too_many_names_for_a_list_are_an_error_that_says_what_helps
+            a_list_that_lacks_an_answer_is_an_error
+            long_notes_of_very_many_are_left_out
+            keys_that_are_kept_beside_locks_are_no_names_for_locks;
+        Nothing:
+            an_endless_text_ends_the_connection
+            an_endless_line_ends_the_connection
+            an_endless_list_ends_the_connection
+            an_endless_push_ends_the_connection
+            lists_in_lists_without_end_end_the_connection
+            a_greeting_without_end_is_an_error
+            a_large_reply_is_read
+            a_scan_without_end_is_an_error
+            a_flood_of_pushes_is_read_and_forgotten;
         Openssl:
             tls_is_verified
             a_server_that_asks_who_we_are_is_told

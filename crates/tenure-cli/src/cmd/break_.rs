@@ -4,7 +4,7 @@ use serde::Serialize;
 use tenure::Resource;
 use tenure::backend::Broken;
 
-use super::{done, look};
+use super::{done, looker};
 use crate::exit::{self, Failure};
 use crate::output;
 use crate::plan::Store;
@@ -15,17 +15,28 @@ use crate::states::{self, HolderJson};
 struct BrokenJson<'a> {
     name: &'a str,
     broken: bool,
+    /// Those whose holds were ended.
     holders: Vec<HolderJson<'a>>,
     fence: Option<String>,
+    by: ByJson<'a>,
+}
+
+/// Who broke it, in JSON.
+#[derive(Serialize)]
+struct ByJson<'a> {
+    client: String,
+    /// Host, process id, program and user.
+    about: &'a str,
 }
 
 pub(crate) async fn break_hold(store: &Store, name: &Resource, json: bool) -> Result<u8, Failure> {
-    let locker = look(store).await?;
+    let locker = looker().about(about()).connect(&store.url).await?;
     let broken = done(&locker, locker.mutex(name.as_str()).break_hold().await).await?;
     if json {
         let holders = broken.iter().flat_map(|b| &b.holders).map(HolderJson::new).collect();
         let fence = broken.as_ref().map(|b| b.fence.to_string());
-        output::print_json(&BrokenJson { name: name.as_str(), broken: broken.is_some(), holders, fence })?;
+        let by = ByJson { client: locker.client_id().to_string(), about: locker.about() };
+        output::print_json(&BrokenJson { name: name.as_str(), broken: broken.is_some(), holders, fence, by })?;
     }
     let Some(broken) = broken else {
         return Err(Failure::new(exit::FAILED, format!("nobody holds {name}")));
@@ -34,6 +45,12 @@ pub(crate) async fn break_hold(store: &Store, name: &Resource, json: bool) -> Re
         output::print(&told(name, &broken))?;
     }
     Ok(0)
+}
+
+/// What is kept of who broke a hold.
+fn about() -> String {
+    let (uname, user) = (rustix::system::uname(), rustix::process::getuid().as_raw());
+    format!("{} {} tenure break, user {user}", uname.nodename().to_string_lossy(), std::process::id())
 }
 
 fn told(name: &Resource, broken: &Broken) -> String {

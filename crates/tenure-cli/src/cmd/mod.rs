@@ -9,8 +9,8 @@ pub(crate) mod resize;
 pub(crate) mod run;
 pub(crate) mod who;
 
-use tenure::Locker;
 use tenure::backend::Claim;
+use tenure::{Builder, Locker};
 
 use crate::exit::Failure;
 use crate::plan::Store;
@@ -18,7 +18,11 @@ use crate::plan::Store;
 /// Connects for a command that locks nothing. A quorum is told of no lease but the URL's: a longer one than others use would
 /// keep the votes of nodes that have restarted from counting for longer.
 async fn look(store: &Store) -> tenure::Result<Locker> {
-    Locker::builder().lease(Claim::MIN_LEASE).connect(&store.url).await
+    looker().connect(&store.url).await
+}
+
+fn looker() -> Builder {
+    Locker::builder().lease(Claim::MIN_LEASE)
 }
 
 /// Ends a command that only asked: what it has learned matters more than how the connection closes.

@@ -62,11 +62,11 @@ macro_rules! common {
 }
 
 fn guard(acquired: impl Future<Output = Result<crate::Guard>>) -> Result<Guard> {
-    block_on(acquired).map(Guard)
+    block_on(acquired).map(Guard::new)
 }
 
 fn if_any(acquired: impl Future<Output = Result<Option<crate::Guard>>>) -> Result<Option<Guard>> {
-    Ok(block_on(acquired)?.map(Guard))
+    Ok(block_on(acquired)?.map(Guard::new))
 }
 
 impl Mutex {
@@ -132,7 +132,7 @@ impl RwLock {
 
     /// As [`crate::RwLock::downgrade`].
     pub fn downgrade(&self, writer: Guard) -> Result<Guard> {
-        guard(self.0.downgrade(writer.0))
+        guard(self.0.downgrade(writer.into_inner()))
     }
 
     fn of_this_thread(&self) -> crate::RwLock {

@@ -8,24 +8,30 @@
 //! # Ok::<(), tenure::Error>(())
 //! ```
 //!
-//! A call inside of async code is an error instead of a deadlock; `tokio::task::spawn_blocking` is fine.
+//! A call inside of async code is an error instead of a deadlock; `tokio::task::spawn_blocking` is fine. A guard belongs to its
+//! thread: [`Guard::into_send`] lets a job give it back to who started it, and ends re-entry.
 
+mod guard;
 mod locks;
 #[cfg(feature = "once")]
 mod once;
 
 use std::ops::Deref;
-use std::task::{Context, Poll, Waker};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
 
 use tokio::runtime::Handle;
 use tokio::task::coop;
 
+pub use self::guard::{Guard, SendGuard};
 pub use self::locks::{Latch, Mutex, RwLock, Semaphore};
 #[cfg(feature = "once")]
 pub use self::once::{Ledger, Once};
 use crate::backend::State;
 use crate::error::{Error, Result};
-use crate::guard::Lost;
 use crate::owner::Owner;
 use crate::runtime;
 
@@ -36,11 +42,6 @@ thread_local! {
 /// As [`crate::Locker`], for threads.
 #[derive(Debug, Clone)]
 pub struct Locker(crate::Locker);
-
-/// As [`crate::Guard`], for threads.
-#[derive(Debug)]
-#[must_use = "dropping the guard gives the lock back at once"]
-pub struct Guard(crate::Guard);
 
 impl Locker {
     /// As [`crate::Locker::connect`].
@@ -99,46 +100,42 @@ fn this_thread() -> Owner {
     THIS_THREAD.with(Owner::clone)
 }
 
-impl Guard {
-    /// As [`crate::Guard::release`].
-    pub fn release(self) -> Result<()> {
-        block_on(self.0.release())
-    }
-
-    /// Another guard of the same hold.
-    pub fn reenter(&self) -> Result<Self, Lost> {
-        self.0.reenter().map(Self)
-    }
-
-    /// Waits until the lock is lost.
-    pub fn lost(&self) -> Result<Lost> {
-        block_on(async { Ok(self.0.lost().await) })
-    }
-}
-
-impl Deref for Guard {
-    type Target = crate::Guard;
-
-    /// The async one, for what does not wait: token, validity, count.
-    fn deref(&self) -> &crate::Guard {
-        &self.0
-    }
-}
-
 fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     if inside_async_code() {
         let fix = "the async API, or a thread of its own (spawn_blocking)";
         return Err(Error::config("a blocking call", "was made inside of async code, which it would stop", fix));
     }
-    runtime::background()?.block_on(future)
+    park_on(&runtime::background()?, future)
+}
+
+/// Sees a future to its end on this thread. Unlike tokio's own way it never panics, wherever it is called.
+fn park_on<T>(runtime: &Handle, future: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    // Records of once-only work may use timers.
+    let _entered = runtime.enter();
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(done) => return done,
+            Poll::Pending => std::thread::park(),
+        }
+    }
 }
 
 /// Whether a task is being polled on this thread. A runtime's handle alone does not tell: `spawn_blocking` has one too,
-/// and may block. But only tasks have a budget of steps that runs out.
+/// and may block.
 fn inside_async_code() -> bool {
-    if Handle::try_current().is_err() {
-        return false;
-    }
+    Handle::try_current().is_ok() && (has_budget() || on_scheduler())
+}
+
+/// Only tasks have a budget of steps that runs out.
+fn has_budget() -> bool {
     let mut context = Context::from_waker(Waker::noop());
     let mut steps = Vec::new();
     let limited = (0..256).any(|_| match coop::poll_proceed(&mut context) {
@@ -151,4 +148,19 @@ fn inside_async_code() -> bool {
     // Each step gives back what it took, the last one first.
     while steps.pop().is_some() {}
     limited
+}
+
+/// Tasks that are `unconstrained` have no budget. But whoever yields is woken at once, unless a scheduler runs on this thread:
+/// that wakes it later.
+fn on_scheduler() -> bool {
+    struct Woken(AtomicBool);
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let woken = Arc::new(Woken(AtomicBool::new(false)));
+    let waker = Waker::from(Arc::clone(&woken));
+    let yielded = pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&waker));
+    yielded.is_pending() && !woken.0.load(Ordering::Relaxed)
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::block_on;
+use super::{block_on, park_on};
 use crate::once::{Attempt, Done, Error, Start};
 use crate::runtime;
 
@@ -59,7 +59,7 @@ impl Once {
             Start::Done(done) => Ok(done),
             Start::Yours(started) => {
                 let done = work(started.attempt());
-                background.block_on(started.end(done))
+                park_on(&background, started.end(done))
             }
         }
     }

@@ -221,7 +221,7 @@ pub(super) async fn inspect_lists_held_names_under_a_literal_prefix(s: Subject) 
 
 pub(super) async fn names_of_all_kinds_are_kept_apart(s: Subject) {
     let peer = s.peer().await;
-    let long = "x".repeat(Resource::MAX_BYTES - s.name("").as_str().len());
+    let long = s.longest_name();
     let names = [
         "a",
         "a:f",

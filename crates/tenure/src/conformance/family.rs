@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use super::{Subject, sure};
 use crate::backend::Mode;
@@ -168,5 +169,20 @@ pub(super) async fn a_latch_lets_all_go_on(s: Subject) {
     assert_eq!(here.count_down().await.expect("counted"), 0);
     for wait in waiting {
         wait.await.expect("no panic").expect("open");
+    }
+}
+
+pub(super) async fn an_open_latch_is_open_to_all_who_ask_at_once(s: Subject) {
+    let Some((one, other)) = two(&s, Mode::CountZero).await else { return };
+    let latch = one.latch(s.name("a"));
+    assert!(other.latch(s.name("a")).set(1).await.expect("an answer"));
+    let waiting: Vec<_> = (0..20).map(|_| tokio::spawn(latch.wait_within(s.lease() * 10))).collect();
+    assert_eq!(other.latch(s.name("a")).count_down().await.expect("counted"), 0);
+    let asked = (0..40).map(|_| {
+        let latch = latch.clone();
+        tokio::spawn(async move { Ok(sure(|| latch.wait_within(Duration::ZERO)).await) })
+    });
+    for one in waiting.into_iter().chain(asked.collect::<Vec<_>>()) {
+        assert!(one.await.expect("no panic").expect("an answer"), "it is open");
     }
 }

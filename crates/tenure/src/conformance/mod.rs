@@ -19,6 +19,7 @@ mod lines;
 mod shared;
 mod tokens;
 mod waiting;
+mod waking;
 
 use std::fmt;
 use std::future::Future;
@@ -50,7 +51,10 @@ pub struct Subject {
     runtime: Option<Handle>,
     lease: Duration,
     plan: Option<Plan>,
+    /// What the names of a run begin with.
     prefix: String,
+    /// How many bytes the store itself puts before each name.
+    taken: usize,
 }
 
 impl fmt::Debug for Subject {
@@ -156,7 +160,17 @@ properties! {
         tasks_of_one_client_are_served_in_order
         a_hold_is_handed_over_with_a_larger_token
         a_missed_notification_is_made_up_for
+        many_of_one_client_do_not_starve_one_of_another
         no_update_is_lost_among_clients;
+    waking:
+        who_waits_for_a_lock_hears_of_a_break_after_a_renewal
+        who_stands_in_line_hears_of_a_break_after_a_renewal
+        who_wants_to_read_hears_of_a_break_after_a_renewal
+        who_wants_to_write_hears_of_other_readers_after_its_own
+        who_wants_to_read_hears_of_other_writers_after_its_own
+        who_wants_a_permit_hears_of_others_after_a_renewal
+        who_wants_permits_hears_of_others_after_its_own_client_took_one
+        who_waits_for_a_latch_hears_of_others_after_its_own_client_counted;
     shared:
         readers_share_and_a_writer_is_alone
         a_waiting_writer_stops_new_readers
@@ -187,7 +201,8 @@ properties! {
         a_cancelled_fair_wait_leaves_the_line
         a_crowd_never_holds_more_than_the_permits
         permits_are_kept_alive
-        a_latch_lets_all_go_on;
+        a_latch_lets_all_go_on
+        an_open_latch_is_open_to_all_who_ask_at_once;
 }
 
 impl Subject {
@@ -198,23 +213,25 @@ impl Subject {
         Fut: Future<Output = Result<Arc<dyn Backend>>> + Send + 'static,
     {
         let make: Arc<Make> = Arc::new(move |client| Box::pin(make(client)));
-        Self { make, clock: Clock::system(), runtime: None, lease, plan: None, prefix: String::new() }
+        Self { make, clock: Clock::system(), runtime: None, lease, plan: None, prefix: String::new(), taken: 0 }
     }
 
     /// The store that a URL names, in real time.
     #[must_use]
     pub fn url(url: &str, lease: Duration) -> Self {
         let url = url.to_owned();
-        Self::new(lease, move |client| {
+        let label = connect::parse(&url).ok().and_then(|target| connect::label(&target));
+        let subject = Self::new(lease, move |client| {
             let url = url.clone();
             let (timeout, drift) = (Duration::from_secs(10), Drift::DEFAULT);
-            let context = connect::Context { client, clock: Clock::system(), timeout, lease, drift };
+            let context = connect::Context { client, clock: Clock::system(), timeout, lease, drift, prefix: String::new() };
             async move {
                 // Connections and pipes belong to the runtime that made them: the one that lockers use.
                 let open = async move { connect::open(connect::parse(&url)?, context).await };
                 crate::runtime::background()?.spawn(open).await.unwrap_or(Err(Error::Closed))
             }
-        })
+        });
+        Self { taken: label.map_or(0, |label| label.prefix.len()), ..subject }
     }
 
     /// The reference implementation, on tokio's clock.
@@ -264,13 +281,6 @@ impl Subject {
         self
     }
 
-    /// The same with names that start so, for a store that allows no others.
-    #[must_use]
-    pub fn under(mut self, prefix: &str) -> Self {
-        prefix.clone_into(&mut self.prefix);
-        self
-    }
-
     /// The same with names that no other run uses.
     fn fresh(&self) -> Self {
         static RUNS: AtomicU64 = AtomicU64::new(0);
@@ -280,6 +290,11 @@ impl Subject {
 
     pub(crate) fn lease(&self) -> Duration {
         self.lease
+    }
+
+    /// The longest name of this run.
+    pub(crate) fn longest_name(&self) -> String {
+        "x".repeat(Resource::MAX_BYTES - self.prefix.len() - self.taken)
     }
 
     /// A name of this run.

@@ -1,7 +1,7 @@
 //! What those who wait see.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -155,6 +155,37 @@ pub(super) async fn a_missed_notification_is_made_up_for(s: Subject) {
     guard.release().await.expect("given back");
     let limit = s.lease() * 2 + Duration::from_secs(2);
     drop(tokio::time::timeout(limit, waiter).await.expect("within a poll").expect("no panic").expect("locked"));
+}
+
+pub(super) async fn many_of_one_client_do_not_starve_one_of_another(s: Subject) {
+    let (many, one) = (s.locker().await, s.locker().await);
+    let (grants, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let mut tasks = JoinSet::new();
+    for _ in 0..20 {
+        let (mutex, grants, stop) = (many.mutex(s.name("a")), Arc::clone(&grants), Arc::clone(&stop));
+        let section = s.lease() / 400;
+        tasks.spawn(async move {
+            while !stop.load(Ordering::SeqCst) {
+                let guard = mutex.lock().await.expect("locked");
+                grants.fetch_add(1, Ordering::SeqCst);
+                tokio::time::sleep(section).await;
+                drop(guard);
+            }
+        });
+    }
+    for _ in 0..3 {
+        s.eventually("they are many", async || many.stats().waiting >= 19).await;
+        let before = grants.load(Ordering::SeqCst);
+        let guard = one.mutex(s.name("a")).lock().await.expect("locked");
+        let passed = grants.load(Ordering::SeqCst) - before;
+        // Counted, not timed: until it is seen to wait, one share, and more of them while it is slow to hear that it is free.
+        assert!(passed <= 400, "{passed} grants of the other client came first");
+        guard.release().await.expect("given back");
+    }
+    stop.store(true, Ordering::SeqCst);
+    while let Some(done) = tasks.join_next().await {
+        done.expect("no panic");
+    }
 }
 
 pub(super) async fn no_update_is_lost_among_clients(s: Subject) {

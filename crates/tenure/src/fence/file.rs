@@ -38,16 +38,24 @@
 //! A file system with locks (`flock`) and hard links, which all writers see as one: a local one. Only those who write through
 //! the fence are fenced, and **whoever deletes `.NAME.fence` deletes what it remembers**. The permissions of the file are kept; its
 //! owner is who wrote it last, and its other names (hard links) keep the old content.
+//!
+//! **A directory that only the writers may write to**: who else may can put anything there, a fence with the largest token too. What is
+//! not a regular file is neither opened nor followed nor waited for: a file that is a symbolic link, a pipe or a device is refused, a
+//! fence that is one is [damaged](Trouble::Damaged), a `.part` that is one is left where it is. A new fence can be read, and so locked,
+//! only by those who may write the file.
 
 mod part;
 mod sidecar;
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use rustix::fs::OFlags;
 
 use self::part::Part;
 use self::sidecar::Sidecar;
@@ -194,7 +202,7 @@ impl FencedFile {
             return Ok(Some(there.permissions()));
         }
         // Another name of the same file would have another fence.
-        let problem = if there.is_symlink() { "is a symbolic link" } else { "is no regular file" };
+        let problem = format!("is {}", kind(&there));
         Err(Error::Request(crate::Error::config(format!("the file {path:?}"), problem, "the path of a regular file itself")))
     }
 
@@ -207,4 +215,28 @@ impl FencedFile {
     fn sync_dir(&self) -> Result<(), Error> {
         File::open(&self.dir).and_then(|dir| dir.sync_all()).map_err(Trouble::io("syncing", &self.dir))
     }
+}
+
+/// What is at a path.
+enum There {
+    File(File),
+    /// Something else: in words.
+    Else(&'static str),
+}
+
+/// Opens a file, if it is one. What somebody has put in its place is not followed, nor waited for.
+fn open(path: &Path, write: bool) -> io::Result<There> {
+    // By its name first: to open a device may do something.
+    let there = fs::symlink_metadata(path)?;
+    if !there.is_file() {
+        return Ok(There::Else(kind(&there)));
+    }
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = OpenOptions::new().read(true).write(write).custom_flags(flags.bits().cast_signed()).open(path)?;
+    let there = file.metadata()?;
+    Ok(if there.is_file() { There::File(file) } else { There::Else(kind(&there)) })
+}
+
+fn kind(there: &fs::Metadata) -> &'static str {
+    if there.is_symlink() { "a symbolic link" } else { "no regular file" }
 }

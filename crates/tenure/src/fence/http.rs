@@ -53,7 +53,11 @@
 //!
 //! **Put it behind authentication** (axum: `route_layer`, with the check of who asks outside of it). Whoever is let as far as the layer can
 //! raise a mark: one request with the largest token there is closes a resource to all later ones, and every path that is made up becomes a
-//! mark. A mark that is too high can be put right only where it is kept, with all holders gone.
+//! mark. A mark that is too high can be put right only where it is kept, with all holders gone. Where those who are let in are not to be
+//! trusted with that, bounds help: [`FenceLayer::ahead`] on how far in the future a token may be; names from a list of yours
+//! ([`FenceLayer::resource`]) or a number of marks ([`MemoryMarks::at_most`](super::marks::MemoryMarks::at_most)) on memory. Marks in Redis and in
+//! databases are a key or a row per resource, for good: bound them there (`maxmemory` with `noeviction`, which is an answer of 503; **a policy
+//! that evicts forgets marks**).
 //!
 //! # Answers
 //! | status | `error` | when |
@@ -61,7 +65,10 @@
 //! | 412 | `stale_token` | a larger token has been there; `resource`, `token` and `seen` say it |
 //! | 428 | `missing_token` | there is no header, unless the layer is [optional](FenceLayer::optional) |
 //! | 400 | `bad_token` | the header is no token, or there are several |
+//! | 400 | `token_ahead` | the token is further [ahead](FenceLayer::ahead) of the clock than the layer allows |
+//! | 400 | `bad_resource` | what the request is about has a name that no lock can have: not 1 to 512 bytes |
 //! | 503 | `fence_unavailable` | the marks cannot be reached; asking again may help |
+//! | 503 | `fence_full` | there is no room for the mark of one more resource |
 //! | 500 | `fence_failed` | the marks refuse; the log says why |
 //!
 //! The body is JSON and has a `message`. Tokens in it are strings, because many readers of JSON know no whole numbers above 2^53.

@@ -41,7 +41,7 @@ use crate::name::Token;
 use crate::stats::Count;
 
 /// What a write shows at a fence.
-pub trait Pass: Send + Sync {
+pub trait Pass: Sync {
     /// The token of the hold under which the write is made.
     fn token(&self) -> Token;
 
@@ -73,7 +73,19 @@ impl Pass for Guard {
 #[cfg(feature = "blocking")]
 impl Pass for crate::blocking::Guard {
     fn token(&self) -> Token {
-        Guard::token(self)
+        Self::token(self)
+    }
+
+    fn refused(&self) {
+        self.note_stale();
+    }
+}
+
+/// Its locker counts what is refused.
+#[cfg(feature = "blocking")]
+impl Pass for crate::blocking::SendGuard {
+    fn token(&self) -> Token {
+        Self::token(self)
     }
 
     fn refused(&self) {

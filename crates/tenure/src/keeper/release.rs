@@ -25,10 +25,16 @@ pub(super) async fn release(settings: &Settings, claim: &Claim, mut turn: Option
     let mut failures = 0;
     loop {
         match bounded(*timeout, &**backend, "releasing", backend.release(claim)).await {
-            Ok(Released::Yes) => return answer(Ok(())),
-            // After a lost reply this may be the echo of our own release.
-            Ok(Released::NotHeld) if failures > 0 => return answer(Ok(())),
-            Ok(Released::NotHeld) => return answer(lost.map_or(Ok(()), |lost| Err(lost.into()))),
+            Ok(released) => {
+                let others_wait = matches!(released, Released::Yes { others_wait: true });
+                // Before the answer: who asks then must not find the turn of the hold that it has given back.
+                if let Some(turn) = turn.take() {
+                    turn.given_back(others_wait);
+                }
+                // After a lost reply "not held" may be the echo of our own release.
+                let gone = released == Released::NotHeld && failures == 0;
+                return answer(lost.filter(|_| gone).map_or(Ok(()), |lost| Err(lost.into())));
+            }
             Err(e) => {
                 failures += 1;
                 drop(turn.take());

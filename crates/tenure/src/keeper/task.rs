@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
@@ -13,12 +14,29 @@ use crate::backend::{Claim, Mode, Renewal};
 use crate::clock::{Instant, deadline};
 use crate::error::Result;
 use crate::guard::{Held, Lost, LostReason};
-use crate::hold::{Ended, Hold};
+use crate::hold::Hold;
 use crate::retry::jitter;
 use crate::turnstile::Turn;
 
 /// The most claims that go into one renewal call.
 const BATCH: usize = 256;
+
+/// The most calls for holds of one urgency that are under way to one part of the store: what a more urgent one may have to wait
+/// for at a store that answers in order.
+const WINDOW: usize = 4;
+
+/// A call that takes longer counts no more as being worked on: one that hangs must not hold up the others.
+const STALLED: Duration = Duration::from_millis(250);
+
+/// Leases within a factor of two: they are renewed together, apart from shorter and longer ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Urgency(u32);
+
+impl Urgency {
+    fn of(lease: Duration) -> Self {
+        Self(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX).checked_ilog2().unwrap_or(0))
+    }
+}
 
 struct Entry {
     hold: Arc<Hold>,
@@ -37,6 +55,10 @@ struct Entry {
 impl Entry {
     fn max_until(&self) -> Option<Instant> {
         self.hold.terms.max_hold.map(|d| self.hold.since.after(d))
+    }
+
+    fn urgency(&self) -> Urgency {
+        Urgency::of(self.hold.terms.lease)
     }
 
     fn ends(&self) -> Instant {
@@ -59,11 +81,20 @@ pub(super) struct Task {
     entries: HashMap<u64, Entry>,
     schedule: BTreeSet<(Instant, u64)>,
     calls: JoinSet<Option<Renewed>>,
+    windows: HashMap<(Urgency, u32), Arc<Semaphore>>,
 }
 
 impl Task {
     pub(super) fn new(settings: Settings, keeper: mpsc::WeakUnboundedSender<Msg>, inbox: mpsc::UnboundedReceiver<Msg>) -> Self {
-        Self { settings, keeper, inbox, entries: HashMap::new(), schedule: BTreeSet::new(), calls: JoinSet::new() }
+        Self {
+            settings,
+            keeper,
+            inbox,
+            entries: HashMap::new(),
+            schedule: BTreeSet::new(),
+            calls: JoinSet::new(),
+            windows: HashMap::new(),
+        }
     }
 
     pub(super) async fn run(mut self) {
@@ -183,7 +214,7 @@ impl Task {
         {
             self.schedule.pop_first();
             let Some(entry) = self.entries.get(&owner) else { continue };
-            if now >= entry.until || matches!(entry.hold.ended(), Some(Ended::Lost(_))) {
+            if now >= entry.until || entry.hold.is_lost() {
                 let reason = entry.hold.expiry_reason();
                 self.lose(owner, reason);
             } else if entry.max_until().is_some_and(|max| now >= max) {
@@ -199,29 +230,36 @@ impl Task {
             return;
         }
         self.add_nearly_due(&mut batch, now);
-        let mut parts = BTreeMap::<u32, Vec<u64>>::new();
+        // The most urgent first.
+        let mut parts = BTreeMap::<(Urgency, u32), Vec<u64>>::new();
         for owner in batch {
             let Some(entry) = self.entries.get(&owner) else { continue };
-            parts.entry(self.settings.backend.partition(&entry.hold.claim.resource)).or_default().push(owner);
+            let partition = self.settings.backend.partition(&entry.hold.claim.resource);
+            parts.entry((entry.urgency(), partition)).or_default().push(owner);
         }
-        for chunk in parts.values().flat_map(|part| part.chunks(BATCH)) {
-            self.renew(chunk, now);
+        self.windows.retain(|_, window| Arc::strong_count(window) > 1);
+        for (part, owners) in parts {
+            owners.chunks(BATCH).for_each(|chunk| self.renew(part, chunk));
         }
     }
 
-    /// Holds that would be renewed a moment later ride along.
+    /// Holds of the same urgency that would be renewed a moment later ride along.
     fn add_nearly_due(&self, batch: &mut Vec<u64>, now: Instant) {
-        let shortest = batch.iter().filter_map(|o| self.entries.get(o)).map(|e| e.hold.terms.lease).min();
-        let soon = now.after(shortest.unwrap_or_default() / 10);
-        for (_, owner) in self.schedule.range(..=(soon, u64::MAX)) {
-            let rides = self.entries.get(owner).is_some_and(|e| !e.renewing && !e.hold.terms.fixed && e.ends() > e.due);
+        let due: BTreeSet<Urgency> = batch.iter().filter_map(|o| self.entries.get(o)).map(Entry::urgency).collect();
+        let longest = batch.iter().filter_map(|o| self.entries.get(o)).map(|e| e.hold.terms.lease).max();
+        let soon = now.after(longest.unwrap_or_default() / 10);
+        for (when, owner) in self.schedule.range(..=(soon, u64::MAX)) {
+            let rides = self.entries.get(owner).is_some_and(|e| {
+                let renewable = !e.renewing && !e.hold.terms.fixed && e.ends() > e.due;
+                renewable && due.contains(&e.urgency()) && *when <= now.after(e.hold.terms.lease / 10)
+            });
             if rides {
                 batch.push(*owner);
             }
         }
     }
 
-    fn renew(&mut self, owners: &[u64], now: Instant) {
+    fn renew(&mut self, part: (Urgency, u32), owners: &[u64]) {
         let mut claims = Vec::with_capacity(owners.len());
         let mut renewing = Vec::with_capacity(owners.len());
         let mut timeout = self.settings.timeout;
@@ -230,15 +268,25 @@ impl Task {
             entry.renewing = true;
             claims.push(entry.hold.claim.clone());
             renewing.push((*owner, entry.hold.claim.mode));
-            // Short enough to leave time for another try before the deadline.
-            timeout = timeout.min(entry.hold.terms.lease / 3).min(entry.until.since(now));
+            // Short enough to leave time for another try before the deadline. Not shorter for one that is late: the others have time.
+            timeout = timeout.min(entry.hold.terms.lease / 3);
             let ends = entry.ends();
             self.schedule_at(*owner, ends);
         }
+        let window = Arc::clone(self.windows.entry(part).or_insert_with(|| Arc::new(Semaphore::new(WINDOW))));
         let Settings { backend, clock, .. } = self.settings.clone();
         self.calls.spawn(async move {
+            // They wait here and not at the store, where they would be in the way of the more urgent.
+            let place = window.acquire_owned().await;
             let sent = clock.now();
-            let result = bounded(timeout, &*backend, "renewing", backend.renew(&claims)).await;
+            let mut call = std::pin::pin!(bounded(timeout, &*backend, "renewing", backend.renew(&claims)));
+            let result = match tokio::time::timeout(STALLED, &mut call).await {
+                Ok(result) => result,
+                Err(_) => {
+                    drop(place);
+                    call.await
+                }
+            };
             Some(Renewed { owners: renewing, sent, result })
         });
     }
@@ -258,7 +306,7 @@ impl Task {
                 Renewal::Extended { valid_for } => {
                     let until = deadline(sent, valid_for, self.settings.drift);
                     // A hold that was given back meanwhile has its message under way; only a loss is an end here.
-                    if !entry.hold.extend(until) && !matches!(entry.hold.ended(), Some(Ended::Released)) {
+                    if !entry.hold.extend(until) && !entry.hold.is_released() {
                         let reason = entry.hold.expiry_reason();
                         self.lose(owner, reason);
                         continue;
@@ -271,7 +319,7 @@ impl Task {
                     self.schedule_at(owner, due);
                 }
                 Renewal::Gone => self.lose(owner, LostReason::Revoked),
-                Renewal::Unknown => self.renewal_failed(&[(owner, mode)], now, "the store cannot tell"),
+                Renewal::Unknown(fault) => self.renewal_failed(&[(owner, mode)], now, &fault.to_string()),
             }
         }
     }
@@ -295,7 +343,7 @@ impl Task {
         let Some(entry) = self.entries.get_mut(&owner) else { return };
         // False if the guard has read the clock first, or was given back in this moment.
         entry.hold.lose(reason);
-        let given_back = matches!(entry.hold.ended(), Some(Ended::Released));
+        let given_back = entry.hold.is_released();
         if given_back && reason != LostReason::Closed {
             // Its message is on the way, and knows who waits for the answer. What is gone must not be handed over.
             if reason == LostReason::Revoked {

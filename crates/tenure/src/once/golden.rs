@@ -16,16 +16,16 @@ fn work_is_claimed_under_a_lock() {
     assert_eq!(
         texts(&statements),
         [
-            "INSERT INTO tenure_once (job, token, result, changed_at, expires_at) VALUES (?, ?, NULL, \
+            "INSERT INTO `tenure_once` (job, token, result, changed_at, expires_at) VALUES (?, ?, NULL, \
              (TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000), \
              (TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000) + ?) ON DUPLICATE KEY UPDATE token = token",
-            "UPDATE tenure_once SET earlier = CASE WHEN expires_at <= (TIMESTAMPDIFF(MICROSECOND, '1970-01-01', \
+            "UPDATE `tenure_once` SET earlier = CASE WHEN expires_at <= (TIMESTAMPDIFF(MICROSECOND, '1970-01-01', \
              UTC_TIMESTAMP(3)) DIV 1000) THEN NULL ELSE token END, token = ?, result = NULL, changed_at = \
              (TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000), expires_at = \
              (TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000) + ? WHERE job = ? AND (expires_at <= \
              (TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000) OR (result IS NULL AND token < ?))",
             "SELECT token, earlier, result, (TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000) - changed_at \
-             FROM tenure_once WHERE job = ? FOR UPDATE",
+             FROM `tenure_once` WHERE job = ? FOR UPDATE",
         ]
     );
     let (key, number, week) = (Value::Bytes(b"k".to_vec()), Value::Int(7), Value::Int(7 * 86_400_000));
@@ -44,11 +44,11 @@ fn work_is_claimed_without_a_lock() {
     assert_eq!(
         take.text,
         format!(
-            "UPDATE ops.once SET earlier = CASE WHEN expires_at <= {now} THEN NULL ELSE token END, token = {above}, result = NULL, \
+            "UPDATE \"ops\".\"once\" SET earlier = CASE WHEN expires_at <= {now} THEN NULL ELSE token END, token = {above}, result = NULL, \
              changed_at = {now}, expires_at = {now} + $3 WHERE job = $4 AND (expires_at <= {now} OR (result IS NULL AND token <> $5))"
         )
     );
-    assert_eq!(read.text, format!("SELECT token, earlier, result, {now} - changed_at FROM ops.once WHERE job = $1"));
+    assert_eq!(read.text, format!("SELECT token, earlier, result, {now} - changed_at FROM \"ops\".\"once\" WHERE job = $1"));
     let row = |result: Option<&str>| Row { token: 3, earlier: Some(2), result: result.map(Into::into), age: 0 };
     let judged = |row| claim.judge::<u32, String>(row);
     assert!(matches!(judged(Some(row(Some("5")))), Ok(Claimed::Done(Done { value: 5, replayed: true, .. }))));
@@ -59,7 +59,7 @@ fn work_is_claimed_without_a_lock() {
     assert_eq!(
         finish.text,
         format!(
-            "UPDATE ops.once SET result = $1, changed_at = {now}, expires_at = {now} + $2 \
+            "UPDATE \"ops\".\"once\" SET result = $1, changed_at = {now}, expires_at = {now} + $2 \
              WHERE job = $3 AND token = $4 AND result IS NULL"
         )
     );
@@ -77,11 +77,15 @@ fn tables_are_defined() {
              changed_at {number} NOT NULL,\n  expires_at {number} NOT NULL"
         )
     };
-    let (made, indexed) = ("CREATE TABLE IF NOT EXISTS ops.\"a.b\"", "CREATE INDEX IF NOT EXISTS");
+    let (made, indexed) = ("CREATE TABLE IF NOT EXISTS", "CREATE INDEX IF NOT EXISTS");
+    let name = r#""ops"."a.b""#;
     let bytea = columns("bytea", "bytea", "bigint");
-    assert_eq!(postgres, format!("{made} {bytea}\n);\n{indexed} ab_expires_at ON ops.\"a.b\" (expires_at);\n"));
+    assert_eq!(postgres, format!("{made} {name} {bytea}\n);\n{indexed} \"a.b_expires_at\" ON {name} (expires_at);\n"));
     let binary = columns("varbinary(512)", "longblob", "bigint");
-    assert_eq!(mysql, format!("{made} {binary},\n  INDEX ab_expires_at (expires_at)\n) ENGINE=InnoDB;\n"));
+    assert_eq!(mysql, format!("{made} `ops`.`a.b` {binary},\n  INDEX `a.b_expires_at` (expires_at)\n) ENGINE=InnoDB;\n"));
     let blob = columns("BLOB", "BLOB", "INTEGER");
-    assert_eq!(sqlite, format!("{made} {blob}\n) STRICT;\n{indexed} ops.ab_expires_at ON \"a.b\" (expires_at);\n"));
+    assert_eq!(
+        sqlite,
+        format!("{made} `ops`.`a.b` {blob}\n) STRICT;\n{indexed} `ops`.`a.b_expires_at` ON `a.b` (expires_at);\n")
+    );
 }

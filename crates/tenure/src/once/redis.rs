@@ -74,7 +74,7 @@ fn digits(token: Token) -> String {
 
 fn token(digits: &str) -> Result<Token> {
     let unknown = |_| Error::backend(NAME, "reading a record", Fault::Protocol, format!("{digits:?} is not a token"));
-    digits.parse().map(Token::new).map_err(unknown)
+    digits.parse().map_err(unknown)
 }
 
 type Answer = (String, Option<String>, Option<Vec<u8>>);

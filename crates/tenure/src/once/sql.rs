@@ -43,7 +43,7 @@ impl<D: Driver> SqlRecords<D> {
     }
 
     fn place<'a>(&'a self, key: &'a Key) -> Place<'a> {
-        Place { dialect: self.driver.dialect(), table: self.table.name(), key }
+        Place { dialect: self.driver.dialect(), table: self.table.identifier(), key }
     }
 
     async fn read(&self, doing: &'static str, statements: Vec<Statement>) -> Result<Option<Row>> {
@@ -97,7 +97,7 @@ impl<D: Driver> Records for SqlRecords<D> {
     async fn sweep(&self) -> Result<u64> {
         let mut all = 0;
         loop {
-            let swept = self.driver.write("sweeping", &self.table, sweep(self.driver.dialect(), self.table.name())).await?;
+            let swept = self.driver.write("sweeping", &self.table, sweep(self.driver.dialect(), self.table.identifier())).await?;
             all += swept;
             if swept < BATCH {
                 return Ok(all);

@@ -1,7 +1,7 @@
 //! The SQL of records, for each dialect. Times are milliseconds by the database's own clock.
 
 use super::Key;
-use crate::fence::sql::{Dialect, Statement, Writer};
+use crate::fence::sql::{Dialect, Identifier, Statement, Writer};
 
 /// The most records that one statement deletes.
 pub(super) const BATCH: u64 = 1000;
@@ -10,7 +10,7 @@ pub(super) const BATCH: u64 = 1000;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) dialect: Dialect,
-    pub(super) table: &'a str,
+    pub(super) table: &'a Identifier,
     pub(super) key: &'a Key,
 }
 
@@ -47,13 +47,17 @@ impl Place<'_> {
         now(self.dialect)
     }
 
+    fn table(self) -> String {
+        self.table.quoted(self.dialect)
+    }
+
     fn writer(self) -> Writer {
         Writer::new(self.dialect)
     }
 
     /// Makes the row if there is none. Waits for whoever is making it.
     pub(super) fn insert(self, number: i64, result: Option<&[u8]>, keep: i64) -> Statement {
-        let (table, now) = (self.table, self.now());
+        let (table, now) = (self.table(), self.now());
         let mut sql = self.writer();
         sql.text(&format!("INSERT INTO {table} (job, token, result, changed_at, expires_at) VALUES (")).bind(self.job());
         sql.text(", ").bind(number).text(", ");
@@ -71,7 +75,7 @@ impl Place<'_> {
 
     /// Takes work over that is not done, or whose record's time is up.
     pub(super) fn take(self, Taker { number, keep, over }: Taker) -> Statement {
-        let (table, now) = (self.table, self.now());
+        let (table, now) = (self.table(), self.now());
         let mut sql = self.writer();
         // MySQL assigns from left to right: each line may only read what stands further down.
         sql.text(&format!("UPDATE {table} SET earlier = CASE WHEN expires_at <= {now} THEN NULL ELSE token END, token = "));
@@ -98,7 +102,7 @@ impl Place<'_> {
     }
 
     fn select(self, result: &str, only_fresh: bool) -> Statement {
-        let (table, now) = (self.table, self.now());
+        let (table, now) = (self.table(), self.now());
         let mut sql = self.writer();
         sql.text(&format!("SELECT token, earlier, {result}, {now} - changed_at FROM {table} WHERE job = ")).bind(self.job());
         if only_fresh {
@@ -112,7 +116,7 @@ impl Place<'_> {
 
     /// Records a result over a mark of this number, a smaller one, or one whose time is up.
     pub(super) fn record(self, number: i64, result: &[u8], keep: i64) -> Statement {
-        let (table, now) = (self.table, self.now());
+        let (table, now) = (self.table(), self.now());
         let mut sql = self.writer();
         sql.text(&format!("UPDATE {table} SET earlier = CASE WHEN token = ")).bind(number);
         sql.text(&format!(" AND expires_at > {now} THEN earlier END, token = ")).bind(number).text(", result = ").bind(result);
@@ -124,7 +128,7 @@ impl Place<'_> {
 
     /// Records a result over the mark that this transaction has made.
     pub(super) fn complete(self, number: i64, result: &[u8], keep: i64) -> Statement {
-        let (table, now) = (self.table, self.now());
+        let (table, now) = (self.table(), self.now());
         let mut sql = self.writer();
         sql.text(&format!("UPDATE {table} SET result = "))
             .bind(result)
@@ -141,7 +145,7 @@ impl Place<'_> {
     /// Deletes the record of a token.
     pub(super) fn delete(self, number: i64) -> Statement {
         let mut sql = self.writer();
-        sql.text(&format!("DELETE FROM {} WHERE job = ", self.table)).bind(self.job()).text(" AND token = ").bind(number);
+        sql.text(&format!("DELETE FROM {} WHERE job = ", self.table())).bind(self.job()).text(" AND token = ").bind(number);
         sql.done()
     }
 
@@ -152,8 +156,8 @@ impl Place<'_> {
 }
 
 /// Deletes up to [`BATCH`] records whose time is up. Those in use are skipped: who waits for one may be waited for.
-pub(super) fn sweep(dialect: Dialect, table: &str) -> Statement {
-    let now = now(dialect);
+pub(super) fn sweep(dialect: Dialect, table: &Identifier) -> Statement {
+    let (table, now) = (table.quoted(dialect), now(dialect));
     let old = format!("SELECT job FROM {table} WHERE expires_at <= {now} ORDER BY expires_at LIMIT {BATCH}");
     let mut sql = Writer::new(dialect);
     match dialect {

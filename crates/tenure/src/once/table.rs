@@ -11,7 +11,7 @@ use super::keep::{self, KEEP};
 use super::statements::{Over, Place, Taker, sweep};
 use super::{Begun, Key, Record};
 use crate::error::{Error, Fault, Result};
-use crate::fence::sql::{Dialect, Statement, number, table_name, token};
+use crate::fence::sql::{Dialect, INDEX, Identifier, Statement, number, token};
 use crate::fence::{self, Pass, Stats, Tally};
 use crate::name::Token;
 
@@ -25,21 +25,21 @@ pub(super) const TRIES: u32 = 3;
 /// work to do if the first one was rolled back.
 #[derive(Debug, Clone)]
 pub struct OnceTable {
-    name: String,
+    name: Identifier,
     keep: Duration,
     tally: Tally,
 }
 
 impl Default for OnceTable {
     fn default() -> Self {
-        Self { name: "tenure_once".to_owned(), keep: KEEP, tally: Tally::default() }
+        Self { name: Identifier::word("tenure_once"), keep: KEEP, tally: Tally::default() }
     }
 }
 
 impl OnceTable {
     /// A table of this name, instead of `tenure_once`.
     pub fn named(name: &str) -> Result<Self> {
-        Ok(Self { name: table_name(name)?.to_owned(), ..Self::default() })
+        Ok(Self { name: Identifier::table_and(name, INDEX)?, ..Self::default() })
     }
 
     /// How long results are kept, instead of seven days. After that the work is done again if somebody asks.
@@ -49,9 +49,13 @@ impl OnceTable {
         self
     }
 
-    /// Its name.
+    /// Its name, as it was given.
     #[must_use]
     pub fn name(&self) -> &str {
+        self.name.given()
+    }
+
+    pub(crate) fn identifier(&self) -> &Identifier {
         &self.name
     }
 

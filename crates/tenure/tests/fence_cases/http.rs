@@ -22,7 +22,7 @@ use crate::support::RedisServer;
 use crate::support::locker::{block_on, must};
 
 const REQUIRED: StatusCode = StatusCode::PRECONDITION_REQUIRED;
-const FAILED: StatusCode = StatusCode::PRECONDITION_FAILED;
+pub(super) const FAILED: StatusCode = StatusCode::PRECONDITION_FAILED;
 
 /// Says what it found in the request.
 async fn echo(fenced: Option<Extension<Fenced>>) -> String {
@@ -37,19 +37,19 @@ async fn serve(app: Router) -> u16 {
     port
 }
 
-async fn echo_behind(layer: FenceLayer) -> Client {
+pub(super) async fn echo_behind(layer: FenceLayer) -> Client {
     Client::connect(serve(Router::new().fallback(any(echo)).layer(layer)).await).await
 }
 
-fn memory() -> FenceLayer {
+pub(super) fn memory() -> FenceLayer {
     FenceLayer::new(Arc::new(MemoryMarks::default()))
 }
 
-async fn put(client: &mut Client, path: &str, token: u64) -> Answer {
+pub(super) async fn put(client: &mut Client, path: &str, token: u64) -> Answer {
     client.send("PUT", path, &[("Tenure-Token", token.to_string().as_bytes())], "body").await
 }
 
-fn error(answer: &Answer) -> String {
+pub(super) fn error(answer: &Answer) -> String {
     assert_eq!(answer.headers["content-type"], "application/json");
     let body = answer.json();
     assert!(body["message"].as_str().expect("a message").len() > 10, "{body}");

@@ -26,7 +26,7 @@ pub(super) fn reset(raw: &mut Connection) {
 
 /// Commands that a client sent, as opposed to those that its scripts ran.
 fn sent(raw: &mut Connection) -> u64 {
-    let ours = ["evalsha", "eval", "subscribe", "unsubscribe", "client|tracking", "hello", "script|load"];
+    let ours = ["evalsha", "eval", "subscribe", "unsubscribe", "client|tracking", "client|caching", "hello", "script|load"];
     calls(raw).iter().filter(|(name, _)| ours.contains(&name.as_str())).map(|(_, n)| n).sum()
 }
 

@@ -212,3 +212,31 @@ pub(crate) fn names_that_share_a_channel_are_all_woken() {
         }
     });
 }
+
+pub(crate) fn a_connection_that_is_given_up_is_made_anew_for_those_who_only_listen() {
+    for options in ["", "&wake=pubsub"] {
+        let server = RedisServer::start();
+        let mut raw = server.raw();
+        // The numbers of connections grow.
+        let mut last = || {
+            let clients: String = cmd("CLIENT").arg("LIST").query(&mut raw).expect("asked");
+            let numbers = clients.lines().filter_map(|line| line.strip_prefix("id=")?.split(' ').next()?.parse::<u64>().ok());
+            numbers.max().expect("at least this one")
+        };
+        block_on(async {
+            let locker = connect(&format!("{}?timeout=700ms{options}", server.url())).await;
+            let before = last();
+            signal(server.pid(), "STOP");
+            let error = locker.mutex("L").inspect().await.expect_err("no answer");
+            assert_eq!(error.fault(), Some(tenure::Fault::Timeout), "{error}");
+            signal(server.pid(), "CONT");
+            // Nobody asks anything: who waits would do so only after seconds.
+            must("a new connection", async {
+                while last() <= before {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            })
+            .await;
+        });
+    }
+}

@@ -38,6 +38,27 @@ pub(crate) fn no_subscription_is_left_behind_by_a_crowd() {
     }
 }
 
+pub(crate) fn no_subscription_is_left_behind_by_those_who_give_up() {
+    let server = RedisServer::start();
+    let mut java = Java::at(&server);
+    block_on(async {
+        let url = format!("{}?wake=pubsub", server.url());
+        let (holder, locker) = (connect(&url).await, connect(&url).await);
+        let (mut held, mut tasks) = (Vec::new(), JoinSet::new());
+        for name in 0..300 {
+            held.push(holder.mutex(format!("L{name}")).lock().await.expect("locked"));
+        }
+        for name in 0..300 {
+            // At any point of their way.
+            let (wait, mutex) = (std::time::Duration::from_millis(1 + name % 30), locker.mutex(format!("L{name}")));
+            tasks.spawn(async move { drop(tokio::time::timeout(wait, mutex.lock()).await) });
+        }
+        tasks.join_all().await;
+        eventually("nobody listens any more", || java.ask::<Vec<String>>(&["PUBSUB", "CHANNELS"]).is_empty());
+        drop(held);
+    });
+}
+
 pub(crate) fn the_time_to_live_is_the_lease_and_ends_with_the_release() {
     let server = RedisServer::start();
     let mut java = Java::at(&server);

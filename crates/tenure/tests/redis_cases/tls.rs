@@ -33,7 +33,8 @@ pub(crate) fn tls_is_verified() {
         let wrong_host = Locker::connect(&url).await.expect_err("another host's certificate");
         assert_eq!((wrong_host.fault(), wrong_host.is_transient()), (Some(Fault::Tls), false), "{wrong_host}");
         let missing = Locker::connect("rediss://127.0.0.1?ca=/no/such/file").await.expect_err("no such file");
-        assert!(missing.to_string().contains("/no/such/file"), "{missing}");
+        // Without the file's name, which may be part of a password.
+        assert!(missing.to_string().contains("option \"ca\"") && !missing.to_string().contains("such/file"), "{missing}");
     });
 }
 
@@ -90,7 +91,7 @@ pub(crate) fn a_server_that_asks_who_we_are_is_told() {
         for (options, word) in [
             (format!("cert={}", file("client.crt")), "both, or none"),
             (format!("key={}", file("client.key")), "both, or none"),
-            (format!("cert={}&key=/no/such/file", file("client.crt")), "/no/such/file"),
+            (format!("cert={}&key=/no/such/file", file("client.crt")), "option \"key\""),
             (format!("cert={0}&key={0}", file("client.crt")), "PEM"),
         ] {
             let error = Locker::connect(&format!("{url}&{options}")).await.expect_err(&options);

@@ -81,6 +81,10 @@ pub(crate) enum Needs {
     /// Both, and the programs of `examples/drivers`.
     Drivers,
     Openssl,
+    /// The rights to act as other users.
+    Root,
+    /// A file system that is a program.
+    Fuse,
     /// A server whose clock can be moved.
     Cc,
     /// A server, and the peer in that language.
@@ -108,6 +112,10 @@ impl Needs {
             Self::Drivers => Self::Postgres.missing().or_else(|| Self::Mariadb.missing()),
             Self::Openssl if installed(&server) && installed_openssl() => None,
             Self::Openssl => Some(format!("{server} and openssl (apt-get install redis-server openssl)")),
+            Self::Root if is_root() && installed("setpriv") => None,
+            Self::Root => Some("root, and setpriv (apt-get install util-linux)".to_owned()),
+            Self::Fuse if installed("bindfs") && can_mount() => None,
+            Self::Fuse => Some("FUSE: /dev/fuse, the right to mount, and bindfs (apt-get install fuse3 bindfs)".to_owned()),
             Self::Cc if installed(&server) && installed("cc") => None,
             Self::Cc => Some(format!("{server} and cc (apt-get install redis-server gcc)")),
             Self::Java => Language::Java.missing(&server),
@@ -120,6 +128,18 @@ impl Needs {
 
 fn installed_openssl() -> bool {
     Command::new("openssl").arg("version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+}
+
+fn can_mount() -> bool {
+    let dir = tempfile::tempdir().expect("a directory");
+    let run = |program: &str, args: &[&std::path::Path]| {
+        Command::new(program).args(args).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    };
+    run("bindfs", &[dir.path(), dir.path()]) && run("fusermount3", &["-uz".as_ref(), dir.path()])
+}
+
+fn is_root() -> bool {
+    Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout == b"0\n")
 }
 
 /// One test of a program without the standard harness.

@@ -30,7 +30,17 @@ impl Player {
         Self::spawn(command, role, url, more)
     }
 
+    /// By another program, which becomes this one: it sets a umask, a user or a variable first.
+    pub(crate) fn start_under(by: &mut Command, role: &str, url: &str) -> Self {
+        let this = std::env::current_exe().expect("this program");
+        Self::spawn_by(by.arg(this), role, url, &[])
+    }
+
     fn spawn(mut command: Command, role: &str, url: &str, more: &[&str]) -> Self {
+        Self::spawn_by(&mut command, role, url, more)
+    }
+
+    fn spawn_by(command: &mut Command, role: &str, url: &str, more: &[&str]) -> Self {
         command.env(ROLE, role).arg(url).args(more).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("started");
         let (to, from) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));

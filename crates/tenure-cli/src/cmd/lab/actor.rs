@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use super::timeline::{During, Moment, Notes, Open};
 use super::upset::{Played, Upset};
 use super::words::{Answer, Word};
-use super::{player, process};
+use super::{password, player, process};
 use crate::cmd::run::own_program;
 
 /// How long an actor may take for what does not wait for anybody.
@@ -73,9 +73,10 @@ impl Actor {
         let mut command = process::tied(own.as_os_str(), &args)?;
         command.current_dir(dir).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn()?;
-        let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
+        let (Some(mut to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Upset::new("an actor without pipes"));
         };
+        to.write_all(format!("{}\n", password::made_up()?).as_bytes())?;
         let lane = company.notes.lane(name);
         let told = Arc::<Told>::default();
         let (heard, answers) = channel();

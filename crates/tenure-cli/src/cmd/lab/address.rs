@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use super::actor::lock;
+use super::password;
 use super::server::Server;
 use super::upset::Played;
 
@@ -75,8 +76,7 @@ impl Address {
 
     /// For Tenure, with options such as `sync=1`.
     pub(crate) fn url(&self, options: &str) -> String {
-        let mark = if options.is_empty() { "" } else { "?" };
-        format!("redis://127.0.0.1:{}{mark}{options}", self.port)
+        password::url(self.port, options)
     }
 
     /// Leads to another server from now on.

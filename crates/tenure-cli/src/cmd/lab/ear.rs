@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::password;
 use super::server::PORTS;
 use super::upset::{Played, Upset};
 
@@ -34,14 +35,13 @@ impl Ear {
     /// Listens to a server from now on, until it ends.
     pub(crate) fn listen(&self, socket: &Path) -> Played<()> {
         let mut stream = UnixStream::connect(socket)?;
-        stream.write_all(b"MONITOR\r\n")?;
+        stream.write_all(format!("AUTH {}\r\nMONITOR\r\n", password::made_up()?).as_bytes())?;
         let mut lines = BufReader::new(stream).lines();
-        // From the server's `+OK` on it hears everything.
-        lines
-            .next()
-            .transpose()?
-            .filter(|line| line == "+OK")
-            .ok_or_else(|| Upset::new("the server does not let the lab listen"))?;
+        // From the server's second `+OK` on it hears everything.
+        for _ in 0..2 {
+            let said = lines.next().transpose()?;
+            said.filter(|line| line == "+OK").ok_or_else(|| Upset::new("the server does not let the lab listen"))?;
+        }
         self.lock().deaf = false;
         let ear = self.clone();
         std::thread::spawn(move || {

@@ -12,6 +12,7 @@ mod ear;
 mod habits;
 mod notes;
 mod page;
+mod password;
 mod picture;
 mod player;
 mod process;

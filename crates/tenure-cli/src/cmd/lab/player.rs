@@ -16,6 +16,7 @@ use tokio::runtime::Runtime;
 
 use super::crowd::Gathered;
 use super::habits::{self, Listener};
+use super::password;
 use super::redlock::Redlock;
 use super::shop::{ITEM, Shop};
 use super::trade::{Grant, Trade};
@@ -44,11 +45,15 @@ pub(crate) fn play(mut args: impl Iterator<Item = OsString>) -> Option<Failure> 
     Some(played.map_or_else(|upset| Failure::new(exit::FAILED, upset.to_string()), |()| Failure::silent(0)))
 }
 
-/// What the lab says. Read in a thread of its own, so that an actor that is busy notices the end too.
+/// What the lab says, after the password of its servers. Read in a thread of its own, so that an actor that is busy notices the end too.
 fn words() -> Receiver<Word> {
     let (heard, words) = channel();
     std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+        let mut lines = std::io::stdin().lock().lines().map_while(Result::ok);
+        if let Some(first) = lines.next() {
+            password::told(&first);
+        }
+        for line in lines {
             let Ok(word) = serde_json::from_str(&line) else { break };
             if heard.send(word).is_err() {
                 break;

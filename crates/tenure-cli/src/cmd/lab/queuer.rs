@@ -8,6 +8,7 @@ use tenure::{Guard, Locker};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::crowd::{Crowd, Manner};
+use super::password;
 use super::stage::LOCK;
 use super::upset::{Played, Upset};
 use super::usual::{RELEASE, millis, unique};
@@ -182,7 +183,7 @@ async fn hear(calls: &mut UnboundedReceiver<PushInfo>, lease: Duration) -> Playe
 }
 
 async fn connect(port: u16, config: AsyncConnectionConfig) -> Played<MultiplexedConnection> {
-    let client = redis::Client::open(format!("redis://127.0.0.1:{port}/?protocol=resp3"))?;
+    let client = redis::Client::open(password::url(port, "protocol=resp3"))?;
     let config = config.set_connection_timeout(Some(LIMIT)).set_response_timeout(Some(LIMIT));
     Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
 }

@@ -13,11 +13,14 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::ear::Ear;
-use super::process;
 use super::upset::{Played, Upset};
+use super::{password, process};
 
 /// The ports of servers. Outgoing connections get ports from 32768 on.
 pub(crate) const PORTS: Range<u16> = 20_000..30_000;
+
+/// Where a server reads what no list of processes is to show.
+const CONF: &str = "conf";
 
 /// How long a server may take to start.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -63,6 +66,7 @@ impl Server {
     /// Starts a server in a new directory. To be called from the main thread: the server ends with the calling one.
     pub(crate) fn start(program: &OsStr, dir: &Path, setup: Setup) -> Played<Self> {
         std::fs::create_dir_all(dir)?;
+        password::write(&dir.join(CONF))?;
         let program = program.to_owned();
         // A port that is free now may be taken in the next moment.
         for _ in 0..10 {
@@ -85,16 +89,12 @@ impl Server {
 
     /// For Tenure, with options such as `lease=1s`.
     pub(crate) fn url(&self, options: &str) -> String {
-        let mark = if options.is_empty() { "" } else { "?" };
-        format!("redis://127.0.0.1:{}{mark}{options}", self.port)
+        password::url(self.port, options)
     }
 
     /// The lab's own way in, which is not counted.
     pub(crate) fn lab(&self) -> Played<redis::Connection> {
-        let client = redis::Client::open(format!("redis+unix://{}", self.socket().display()))?;
-        let raw = client.get_connection_with_timeout(LIMIT)?;
-        raw.set_read_timeout(Some(LIMIT))?;
-        Ok(raw)
+        Ok(self.within(LIMIT)?)
     }
 
     /// Asks one thing through [`lab`](Self::lab).
@@ -169,13 +169,15 @@ impl Server {
 
     fn answers(&self) -> bool {
         let limit = Duration::from_millis(500);
-        let client = redis::Client::open(format!("redis+unix://{}", self.socket().display()));
-        let answer = client.and_then(|client| {
-            let mut raw = client.get_connection_with_timeout(limit)?;
-            raw.set_read_timeout(Some(limit))?;
-            redis::cmd("PING").query::<String>(&mut raw)
-        });
-        answer.is_ok()
+        self.within(limit).and_then(|mut raw| redis::cmd("PING").query::<String>(&mut raw)).is_ok()
+    }
+
+    /// Connects over the unix socket.
+    fn within(&self, limit: Duration) -> redis::RedisResult<redis::Connection> {
+        let client = redis::Client::open(password::socket_url(&self.socket()))?;
+        let raw = client.get_connection_with_timeout(limit)?;
+        raw.set_read_timeout(Some(limit))?;
+        Ok(raw)
     }
 
     /// Waits until it answers; false if it ended instead.
@@ -216,7 +218,7 @@ pub(crate) fn is_installed(program: &OsStr) -> bool {
 
 fn spawn(program: &OsStr, setup: &Setup, dir: &Path, port: u16) -> Played<Child> {
     let port = port.to_string();
-    let ours = ["--port", &port, "--bind", "127.0.0.1", "--unixsocket", "socket", "--save", "", "--logfile", "log"];
+    let ours = [CONF, "--port", &port, "--bind", "127.0.0.1", "--unixsocket", "socket", "--save", "", "--logfile", "log"];
     // With a diskless sync a master waits for more replicas, and one that calls its link up may be without the stream.
     let sync = ["--repl-diskless-sync", "no"];
     let args = ours.iter().chain(&sync).map(OsString::from);

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use redis::Connection;
 
+use super::password;
 use super::upset::Played;
 use super::words::UsualLock;
 
@@ -119,7 +120,7 @@ pub(crate) fn unique(who: &str) -> String {
 }
 
 pub(crate) fn connect(port: u16) -> Played<Connection> {
-    let raw = redis::Client::open(format!("redis://127.0.0.1:{port}"))?.get_connection_with_timeout(LIMIT)?;
+    let raw = redis::Client::open(password::url(port, ""))?.get_connection_with_timeout(LIMIT)?;
     Ok(raw)
 }
 

@@ -3,16 +3,21 @@
 use std::os::unix::process::CommandExt;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, getpgrp, kill_process, kill_process_group, test_kill_process_group, waitpid};
+use rustix::process::{
+    Pid, Signal, WaitOptions, getpgid, kill_process, kill_process_group, test_kill_process, test_kill_process_group, wait,
+};
 use tenure::Guard;
 
-use super::exec;
+use super::cgroup::{self, Cgroup};
+use super::exec::{self, Privileges};
 use crate::exit::{self, Failure};
 use crate::plan::Job;
+use crate::source;
 
 /// The program as it runs. Its process id is its group's id too.
 pub(super) struct Child {
     pid: Pid,
+    cgroup: Option<Cgroup>,
 }
 
 /// What became of the program.
@@ -22,13 +27,32 @@ pub(super) enum Change {
     Ended(u8),
     /// A signal stopped it.
     Stopped(Option<Signal>),
+    /// A signal stopped another child.
+    OtherStopped(Pid),
+}
+
+/// What is left of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rest {
+    None,
+    Alive,
+    /// All that is left runs as users whose processes we may not signal.
+    OutOfReach,
 }
 
 impl Child {
     /// Starts the program. To be called from a thread that lives as long as the process.
     pub(super) fn start(job: &Job, guard: &Guard) -> Result<Self, Failure> {
-        let mut command = exec::command(&job.program, &job.args).map_err(|e| exec::not_started(&job.program, &e))?;
+        let privs = if job.no_new_privs { Privileges::Kept } else { Privileges::Any };
+        let cgroup = job.cgroup.as_deref().map(Cgroup::make).transpose()?;
+        let mut command = exec::command(&job.program, &job.args, privs, cgroup.as_ref().map(Cgroup::path))
+            .map_err(|e| exec::not_started(&job.program, &e))?;
         let token = guard.token().to_string();
+        // Secrets are not for the program, and what another tenure said is not about this lock.
+        let secrets = if job.pass_url { &[][..] } else { &[source::URL, source::URL_FILE] };
+        for name in secrets.iter().chain(&["TENURE_TERM"]) {
+            command.env_remove(name);
+        }
         command
             .env("TENURE_NAME", job.name.as_str())
             .env("TENURE_TOKEN", &token)
@@ -39,7 +63,7 @@ impl Child {
         }
         let started = command.spawn().map_err(|e| exec::not_spawned(&job.program, &e))?;
         let pid = i32::try_from(started.id()).ok().and_then(Pid::from_raw);
-        pid.map(|pid| Self { pid }).ok_or_else(|| Failure::new(exit::NOT_EXECUTABLE, "the program has no process id"))
+        pid.map(|pid| Self { pid, cgroup }).ok_or_else(|| Failure::new(exit::NOT_EXECUTABLE, "the program has no process id"))
     }
 
     /// The program's process group.
@@ -47,18 +71,44 @@ impl Child {
         self.pid
     }
 
-    /// Sends a signal to the whole group.
+    /// The program's control group, if it has one of its own.
+    pub(super) fn cgroup(&self) -> Option<&Cgroup> {
+        self.cgroup.as_ref()
+    }
+
+    /// Sends a signal to all of the group that may be signalled, and to a program that has left it.
     pub(super) fn signal(&self, signal: Signal) {
-        // A program that has left its group is still ours to stop. Nothing can be done about other refusals.
-        if kill_process_group(self.pid, signal) == Err(Errno::SRCH) {
+        // Whom that does not reach is told of by the other questions.
+        let _ = kill_process_group(self.pid, signal);
+        if has_left(self.pid) {
             let _ = kill_process(self.pid, signal);
         }
     }
 
-    /// News of the program, without waiting for it.
+    /// Kills the program and all of its control group. False if the program is out of reach.
+    pub(super) fn kill(&self) -> bool {
+        self.signal(Signal::KILL);
+        // After the signals: who gets none has joined its control group before.
+        let killed = self.cgroup.as_ref().is_none_or(|cgroup| cgroup.kill().is_ok());
+        !self.is_another_user() || (killed && !self.is_out_of_reach())
+    }
+
+    /// Whether the program runs as a user whose processes we may not signal, and not in a control group of ours.
+    pub(super) fn is_out_of_reach(&self) -> bool {
+        self.is_another_user() && self.cgroup.as_ref().is_none_or(|cgroup| !cgroup.holds(self.pid))
+    }
+
+    fn is_another_user(&self) -> bool {
+        test_kill_process(self.pid) == Err(Errno::PERM)
+    }
+
+    /// News of the program, without waiting for it. All other children are buried: the first process of a container has
+    /// every orphan as a child.
     pub(super) fn news(&self) -> Option<Change> {
         loop {
-            return match waitpid(Some(self.pid), WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+            return match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+                Ok(Some((pid, status))) if pid != self.pid && status.stopped() => Some(Change::OtherStopped(pid)),
+                Ok(Some((pid, _))) if pid != self.pid => continue,
                 Ok(Some((_, status))) if status.stopped() => {
                     Some(Change::Stopped(status.stopping_signal().and_then(Signal::from_named_raw)))
                 }
@@ -75,13 +125,50 @@ impl Child {
         }
     }
 
-    /// Sends a signal to what is left of the group after the program has ended.
-    pub(super) fn signal_rest(&self, signal: Signal) {
-        let _ = kill_process_group(self.pid, signal);
+    /// Kills what is left after the program has ended.
+    pub(super) fn kill_rest(&self) {
+        let _ = kill_process_group(self.pid, Signal::KILL);
+        drop(self.cgroup.as_ref().map(Cgroup::kill));
     }
 
-    /// Whether anything of the group is left after the program has ended.
-    pub(super) fn rest_is_alive(&self) -> bool {
-        self.pid != getpgrp() && test_kill_process_group(self.pid).is_ok()
+    /// What is left of the group and of the control group after the program has ended.
+    pub(super) fn rest(&self) -> Rest {
+        bury();
+        if self.cgroup.as_ref().is_some_and(Cgroup::is_populated) {
+            return Rest::Alive;
+        }
+        if own_group() == Some(self.pid) {
+            return Rest::None;
+        }
+        match test_kill_process_group(self.pid) {
+            Ok(()) => Rest::Alive,
+            // Nobody may have buried what was killed with its control group.
+            Err(Errno::PERM) if self.cgroup.is_some() && !cgroup::has_living(self.pid) => Rest::None,
+            Err(Errno::PERM) => Rest::OutOfReach,
+            Err(_) => Rest::None,
+        }
     }
+
+    /// To be called at the end.
+    pub(super) async fn remove_cgroup(&mut self) {
+        if let Some(cgroup) = self.cgroup.take() {
+            cgroup.remove().await;
+        }
+    }
+}
+
+/// Whether a program is in another group than the one that it was started in, which may go on without it.
+pub(super) fn has_left(program: Pid) -> bool {
+    getpgid(Some(program)).is_ok_and(|group| group != program)
+}
+
+/// The process group of tenure; `None` if it is outside of our process namespace, as that of a container's first process
+/// may be.
+pub(super) fn own_group() -> Option<Pid> {
+    Pid::from_raw(nix::unistd::getpgrp().as_raw())
+}
+
+/// Takes note of all children that have ended. To be called when the program is not among them.
+pub(super) fn bury() {
+    while let Ok(Some(_)) | Err(Errno::INTR) = wait(WaitOptions::NOHANG) {}
 }

@@ -6,33 +6,57 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::process::{Pid, getpid, getppid};
 
-use super::again;
+use super::{again, cgroup};
 use crate::exit::{self, Failure};
 
 /// The hidden name under which tenure starts itself to become a program.
 pub(super) const MARK: &str = "__exec";
 
+/// Whose rights a program may get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::cmd) enum Privileges {
+    Any,
+    /// Those that it has: it cannot become another user, and so can always be stopped.
+    Kept,
+}
+
+impl Privileges {
+    const WORDS: [(&str, Self); 2] = [("any", Self::Any), ("kept", Self::Kept)];
+}
+
 /// Starts `program` tied to this process.
 ///
 /// The tie is to the calling *thread*: it must live as long as the process.
-pub(in crate::cmd) fn command(program: &OsStr, args: &[OsString]) -> io::Result<Command> {
+pub(in crate::cmd) fn command(
+    program: &OsStr,
+    args: &[OsString],
+    privileges: Privileges,
+    cgroup: Option<&Path>,
+) -> io::Result<Command> {
     if !cfg!(target_os = "linux") {
+        if privileges == Privileges::Kept {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "--no-new-privs needs Linux"));
+        }
         let mut direct = Command::new(program);
         direct.args(args);
         return Ok(direct);
     }
     let mut command = again(MARK)?;
-    command.arg(getpid().as_raw_nonzero().to_string()).arg("--").arg(program).args(args);
+    let word = Privileges::WORDS.iter().find(|(_, known)| *known == privileges).map_or("any", |(word, _)| word);
+    command.arg(getpid().as_raw_nonzero().to_string()).arg(word).args(cgroup).arg("--").arg(program).args(args);
     Ok(command)
 }
 
 /// A command line that [`command`] made, after [`MARK`].
 pub(super) struct Request {
     parent: Option<i32>,
+    privileges: Privileges,
+    cgroup: Option<PathBuf>,
     program: OsString,
     args: Vec<OsString>,
 }
@@ -40,12 +64,25 @@ pub(super) struct Request {
 impl Request {
     pub(super) fn read(mut words: impl Iterator<Item = OsString>) -> Option<Self> {
         let parent = words.next()?.to_str()?.parse().ok();
-        words.next().filter(|word| word == "--")?;
-        Some(Self { parent, program: words.next()?, args: words.collect() })
+        let word = words.next()?;
+        let (_, privileges) = Privileges::WORDS.into_iter().find(|(known, _)| word == *known)?;
+        let cgroup = words.next().map(|word| (word != "--").then(|| PathBuf::from(word)))?;
+        if cgroup.is_some() {
+            words.next().filter(|word| word == "--")?;
+        }
+        Some(Self { parent, privileges, cgroup, program: words.next()?, args: words.collect() })
     }
 
     /// Becomes the program. Returns only if it cannot.
     pub(super) fn become_program(self) -> Failure {
+        if let Some(Err(failure)) = self.cgroup.as_deref().map(cgroup::join) {
+            return failure;
+        }
+        if self.privileges == Privileges::Kept
+            && let Err(e) = keep_privileges()
+        {
+            return Failure::new(exit::NOT_EXECUTABLE, format!("cannot keep the program from becoming another user: {e}"));
+        }
         if let Err(e) = tie_to_parent() {
             return Failure::new(exit::NOT_EXECUTABLE, format!("cannot tie the program to tenure: {e}"));
         }
@@ -75,6 +112,16 @@ pub(super) fn not_started(program: &OsStr, error: &io::Error) -> Failure {
 #[cfg(target_os = "linux")]
 fn tie_to_parent() -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?)
+}
+
+#[cfg(target_os = "linux")]
+fn keep_privileges() -> io::Result<()> {
+    Ok(rustix::thread::set_no_new_privs(true)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn keep_privileges() -> io::Result<()> {
+    Ok(())
 }
 
 #[cfg(not(target_os = "linux"))]

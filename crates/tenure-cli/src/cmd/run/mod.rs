@@ -1,9 +1,11 @@
 //! `tenure run`: a program that lives no longer than its lock; and `tenure elect`, which starts it again.
 
+mod cgroup;
 mod child;
 pub(super) mod exec;
 mod guardian;
 mod lock;
+mod reach;
 mod signals;
 mod supervise;
 mod terminal;
@@ -13,17 +15,17 @@ mod warden;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 use tenure::clock::Clock;
-use tenure::{Error, Guard, Locker, RetryPolicy};
+use tenure::{Error, Guard};
 
 use crate::exit::{self, Failure};
 use crate::output;
-use crate::plan::{Job, Kind, Store};
+use crate::plan::{Job, Kind, Patience, Store};
 use lock::Lock;
 use signals::Signals;
 use supervise::{Outcome, supervise};
@@ -36,8 +38,7 @@ pub(crate) fn second_life(mut words: impl Iterator<Item = OsString>) -> Option<F
         return exec::Request::read(words).map(exec::Request::become_program);
     }
     if mark == guardian::MARK {
-        let group: Option<i32> = words.next()?.to_str()?.parse().ok();
-        guardian::guard(group.and_then(Pid::from_raw));
+        guardian::Request::read(words)?.guard();
         return Some(Failure::silent(0));
     }
     None
@@ -58,17 +59,13 @@ pub(super) fn own_program() -> std::io::Result<PathBuf> {
 
 pub(crate) async fn run(store: &Store, job: &Job) -> Result<u8, Failure> {
     let mut signals = Signals::listen().map_err(|e| Failure::new(exit::FAILED, format!("cannot listen to signals: {e}")))?;
-    let mut builder = Locker::builder().about(about(job));
-    if job.campaigns {
-        // A campaign outlasts a store that goes away.
-        builder = builder.retry(RetryPolicy::for_ever());
-    }
-    let locker = tokio::select! {
+    job.cgroup.as_deref().map_or(Ok(()), cgroup::Cgroup::check)?;
+    let (locker, patience) = tokio::select! {
         biased;
         signal = signals.next_end() => return Err(interrupted(signal)),
-        locker = builder.connect(&store.url) => locker?,
+        reached = reach::reach(store, job) => reached?,
     };
-    let done = carry_out(&Lock::new(&locker, job), job, &mut signals).await;
+    let done = carry_out(&Lock::new(&locker, job), job, patience, &mut signals).await;
     // Whatever happened: nothing may be left behind in the store.
     if let Err(e) = locker.close().await
         && job.verbose
@@ -78,23 +75,31 @@ pub(crate) async fn run(store: &Store, job: &Job) -> Result<u8, Failure> {
     done
 }
 
-async fn carry_out(lock: &Lock, job: &Job, signals: &mut Signals) -> Result<u8, Failure> {
+async fn carry_out(lock: &Lock, job: &Job, patience: Patience, signals: &mut Signals) -> Result<u8, Failure> {
     loop {
-        match with_lock(lock, job, signals).await? {
+        match with_lock(lock, job, patience, signals).await? {
             Outcome::Ended(code) => return Ok(code),
+            // A service manager may be able to do what we are not. And nothing is started beside it.
+            Outcome::Stopped { why, runs_on: true, .. } => {
+                let how = match job.cgroup {
+                    Some(_) => "although its control group was killed",
+                    None => "as another user, whom tenure may not stop",
+                };
+                return Err(Failure::new(exit::RUNS_ON, format!("{why}; a part of the program runs on {how}")));
+            }
             Outcome::Stopped { why, .. } if !job.campaigns => return Err(Failure::new(exit::LOST, why)),
             // Who was asked to end does not begin anew.
-            Outcome::Stopped { why, asked: Some(signal) } => return Err(Failure::new(exit::of_signal(signal.as_raw()), why)),
-            Outcome::Stopped { why, asked: None } => output::say(&format!("{why}; the campaign goes on")),
+            Outcome::Stopped { why, asked: Some(signal), .. } => return Err(Failure::new(exit::of_signal(signal.as_raw()), why)),
+            Outcome::Stopped { why, asked: None, .. } => output::say(&format!("{why}; the campaign goes on")),
         }
     }
 }
 
-async fn with_lock(lock: &Lock, job: &Job, signals: &mut Signals) -> Result<Outcome, Failure> {
+async fn with_lock(lock: &Lock, job: &Job, patience: Patience, signals: &mut Signals) -> Result<Outcome, Failure> {
     let guard = tokio::select! {
         biased;
         signal = signals.next_end() => return Err(interrupted(signal)),
-        guard = wait::acquire(lock, job) => guard?,
+        guard = wait::acquire(lock, job, patience) => guard?,
     };
     let Some(guard) = guard else {
         return Err(Failure::new(job.busy_code, wait::refusal(lock, job).await));
@@ -164,28 +169,22 @@ fn interrupted(signal: Signal) -> Failure {
     Failure::silent(exit::of_signal(signal.as_raw()))
 }
 
-/// Host, process id and program: what others are told of the holder.
-fn about(job: &Job) -> String {
-    let uname = rustix::system::uname();
-    let program = Path::new(&job.program).file_name().unwrap_or(&job.program);
-    // A name has at most 255 bytes, but this is what was typed.
-    let program: String = program.to_string_lossy().chars().take(255).collect();
-    format!("{} {} {program}", uname.nodename().to_string_lossy(), std::process::id())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_people_type_is_not_taken_for_a_second_life() {
-        let typed: [&[&str]; 6] = [
+        let typed: [&[&str]; 9] = [
             &[],
             &["tenure"],
             &["tenure", "run", "x", "--", "true"],
             &["tenure", "__exec"],
-            &["tenure", "__exec", "1", "--"],
+            &["tenure", "__exec", "1", "any", "--"],
+            &["tenure", "__exec", "1", "any", "/group", "true"],
+            &["tenure", "__exec", "1", "--", "true"],
             &["tenure", "__guard"],
+            &["tenure", "__guard", "1"],
         ];
         for words in typed {
             assert_eq!(second_life(words.iter().map(OsString::from)), None, "{words:?}");

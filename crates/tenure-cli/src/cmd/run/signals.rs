@@ -39,7 +39,7 @@ impl Signals {
         .await
     }
 
-    /// The next signal that asks tenure to end.
+    /// The next signal that asks tenure to end, while no program runs.
     ///
     /// # Cancel safety
     /// Safe: nothing is missed.
@@ -48,6 +48,7 @@ impl Signals {
             match self.next().await {
                 signal @ (Signal::INT | Signal::TERM | Signal::HUP | Signal::QUIT) => return signal,
                 Signal::TSTP => super::terminal::stop_here(),
+                Signal::CHILD => super::child::bury(),
                 _ => {}
             }
         }

@@ -7,7 +7,8 @@ use rustix::process::Signal;
 use tenure::clock::{Clock, Instant};
 use tenure::{Guard, Lost};
 
-use super::child::{Change, Child};
+use super::cgroup::Cgroup;
+use super::child::{Change, Child, Rest};
 use super::guardian::Guardian;
 use super::signals::Signals;
 use super::terminal::{self, OnStop, Terminal};
@@ -19,6 +20,12 @@ use crate::plan::Job;
 /// How often a group that must end is looked at after the program itself has ended.
 const REST_POLL: Duration = Duration::from_millis(20);
 
+/// How long the dead may take to be gone.
+const DYING: Duration = Duration::from_secs(1);
+
+/// However short the lease, the processor is not kept busy by looking.
+const LEAST_BETWEEN_LOOKS: Duration = Duration::from_millis(5);
+
 /// How the program ended.
 pub(super) enum Outcome {
     /// By itself, with this code.
@@ -28,6 +35,8 @@ pub(super) enum Outcome {
         why: String,
         /// The signal that had asked for its end besides, if one had.
         asked: Option<Signal>,
+        /// Whether a part of it runs on all the same, as another user.
+        runs_on: bool,
     },
 }
 
@@ -35,38 +44,49 @@ struct Supervisor<'a> {
     guard: &'a Guard,
     clock: Clock,
     child: Child,
+    guardian: Option<Guardian>,
     terminal: Option<Terminal>,
     warden: Warden,
     lost: Option<Lost>,
     asked: Option<Signal>,
+    /// Whether it was said that the program cannot be stopped.
+    warned: bool,
+    runs_on: bool,
 }
 
 /// Runs the program under the guard.
 pub(super) async fn supervise(job: &Job, guard: &Guard, granted: Instant, signals: &mut Signals) -> Result<Outcome, Failure> {
     // The machine may have slept since the grant: a program that must not run is best not started.
     if let Err(lost) = guard.check() {
-        return Ok(Outcome::Stopped { why: format!("lost {}: {}", job.name, lost.reason), asked: None });
+        let why = format!("lost {}: {}", job.name, lost.reason);
+        return Ok(Outcome::Stopped { why, asked: None, runs_on: false });
     }
     let child = Child::start(job, guard)?;
-    let guardian = Guardian::start(child.group()).inspect_err(|e| output::say(&format!("the program has no guardian: {e}"))).ok();
+    let clock = Clock::system();
+    // The guardian is told before the first look.
+    let warden = Warden::new(granted, guard.lease(), job.max_hold).ends(clock.now().after(guard.expires_in()));
+    let guardian =
+        Guardian::start(child.group(), child.cgroup().map(Cgroup::path), warden.deadlines()).inspect_err(no_guardian).ok();
     let mut terminal = Terminal::open();
     if let Some(terminal) = &mut terminal {
         terminal.give_at_start(&child);
     }
-    let warden = Warden::new(granted, guard.lease(), job.max_hold);
-    let mut all = Supervisor { guard, clock: Clock::system(), child, terminal, warden, lost: None, asked: None };
+    let (lost, asked, warned, runs_on) = (None, None, false, false);
+    let mut all = Supervisor { guard, clock, child, guardian, terminal, warden, lost, asked, warned, runs_on };
     let code = all.until_ended(job, signals).await;
-    if all.warden.is_ending() {
+    all.warden.stood_still(all.clock.now());
+    if all.warden.is_ending() && !all.runs_on {
         all.until_rest_ended().await;
     }
-    if let Some(guardian) = guardian {
+    if let Some(guardian) = all.guardian.take() {
         guardian.dismiss();
     }
+    all.child.remove_cgroup().await;
     if let Some(terminal) = &mut all.terminal {
         terminal.take_back();
     }
     Ok(match all.warden.reason(&job.name) {
-        Some(why) => Outcome::Stopped { why, asked: all.asked },
+        Some(why) => Outcome::Stopped { why, asked: all.asked, runs_on: all.runs_on },
         None => Outcome::Ended(code),
     })
 }
@@ -78,19 +98,31 @@ impl Supervisor<'_> {
             match self.child.news() {
                 Some(Change::Ended(code)) => return code,
                 Some(Change::Stopped(signal)) => self.stopped(signal),
+                Some(Change::OtherStopped(child)) => {
+                    self.tell_guardian(|guardian| guardian.stopped(child));
+                    // There may be more news.
+                    continue;
+                }
                 None => {}
             }
             let (order, wake) = self.look();
             match order {
                 Some(Order::Terminate) => {
-                    self.announce(job);
                     self.child.signal(Signal::TERM);
                     // A stopped program cannot act on it.
                     self.child.signal(Signal::CONT);
+                    self.announce(job);
                 }
-                Some(Order::Kill) => self.child.signal(Signal::KILL),
+                Some(Order::Kill) => {
+                    let reached = self.child.kill();
+                    if !reached {
+                        self.runs_on = true;
+                        return u8::MAX;
+                    }
+                }
                 None => {}
             }
+            self.warn();
             tokio::select! {
                 biased;
                 lost = self.guard.lost(), if self.lost.is_none() => self.lost = Some(lost),
@@ -102,10 +134,10 @@ impl Supervisor<'_> {
 
     /// After the program itself, the rest of its group must end too: it ran under the same lock.
     async fn until_rest_ended(&mut self) {
-        while self.child.rest_is_alive() {
+        while self.child.rest() != Rest::None {
             let (order, wake) = self.look();
             if order == Some(Order::Kill) || wake.is_none() {
-                return self.child.signal_rest(Signal::KILL);
+                return self.kill_rest().await;
             }
             let wake = wake.map_or(REST_POLL, |wake| wake.min(REST_POLL));
             tokio::select! {
@@ -113,6 +145,37 @@ impl Supervisor<'_> {
                 lost = self.guard.lost(), if self.lost.is_none() => self.lost = Some(lost),
                 () = tokio::time::sleep(wake) => {}
             }
+        }
+    }
+
+    async fn kill_rest(&mut self) {
+        self.child.kill_rest();
+        let end = self.clock.now().after(DYING);
+        // A control group is killed as a whole: who is out of reach may be dead, and not buried yet.
+        let whole = self.child.cgroup().is_some();
+        let dies = |rest| rest == Rest::Alive || (whole && rest == Rest::OutOfReach);
+        while dies(self.child.rest()) && self.clock.now() < end {
+            tokio::time::sleep(REST_POLL).await;
+        }
+        self.runs_on = match self.child.rest() {
+            Rest::None => false,
+            Rest::Alive => self.child.cgroup().is_some_and(Cgroup::is_populated),
+            Rest::OutOfReach => true,
+        };
+    }
+
+    /// Says once, and as soon as it is known, that the program cannot be stopped.
+    fn warn(&mut self) {
+        if !self.warned && self.child.is_out_of_reach() {
+            self.warned = true;
+            let (outside, also) = match self.child.cgroup() {
+                Some(_) => (" and has left its control group", ""),
+                None => ("", "; --cgroup stops it all the same"),
+            };
+            output::say(&format!(
+                "the program runs as another user{outside}, whom tenure may not stop: when the lock is lost, only its token stops it \
+                 (--no-new-privs keeps a program from becoming another user{also})",
+            ));
         }
     }
 
@@ -124,7 +187,23 @@ impl Supervisor<'_> {
             self.lost = self.guard.check().err();
         }
         let step = self.warden.look(now, expires_in, self.lost.as_ref());
-        (step.order, step.wake.map(|wake| wake.since(now)))
+        let deadlines = self.warden.deadlines();
+        self.tell_guardian(|guardian| guardian.tell(deadlines));
+        (step.order, step.wake.map(|wake| wake.since(now).min(self.between_looks())))
+    }
+
+    fn tell_guardian(&mut self, tell: impl FnOnce(&mut Guardian) -> std::io::Result<()>) {
+        if let Some(guardian) = &mut self.guardian
+            && let Err(e) = tell(guardian)
+        {
+            no_guardian(&e);
+            self.guardian = None;
+        }
+    }
+
+    /// The guardian has to know of renewals soon.
+    fn between_looks(&self) -> Duration {
+        (self.guard.lease() / 10).max(LEAST_BETWEEN_LOOKS)
     }
 
     fn pass_on(&mut self, signal: Signal) {
@@ -163,9 +242,13 @@ impl Supervisor<'_> {
         if job.verbose
             && let Some(why) = self.warden.reason(&job.name)
         {
-            terminal::without_stopping(|| output::say(&format!("stopping the program: {why}")));
+            output::say(&format!("stopping the program: {why}"));
         }
     }
+}
+
+fn no_guardian(error: &std::io::Error) {
+    output::say(&format!("the program has no guardian, and would outlive its lock if tenure stood still: {error}"));
 }
 
 async fn pause(wake: Option<Duration>) {

@@ -4,10 +4,10 @@ use std::fs::{File, OpenOptions};
 use std::io::IsTerminal;
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal as NixSignal, raise};
-use rustix::process::{Pid, Signal, getpgrp, getpid};
+use rustix::process::{Pid, Signal, getpid};
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
-use super::child::Child;
+use super::child::{Child, own_group};
 
 /// The terminal that tenure was started from.
 pub(super) struct Terminal {
@@ -29,10 +29,10 @@ pub(super) enum OnStop {
 }
 
 impl Terminal {
-    /// `None` without a controlling terminal, as under cron.
+    /// `None` without a controlling terminal, as under cron, or without a group that could have it.
     pub(super) fn open() -> Option<Self> {
         let tty = OpenOptions::new().read(true).write(true).open("/dev/tty").ok()?;
-        Some(Self { tty, ours: getpgrp(), given: None })
+        Some(Self { tty, ours: own_group()?, given: None })
     }
 
     /// Whether our group is the one in the foreground.
@@ -95,7 +95,7 @@ pub(super) fn stop_here() {
 }
 
 /// Uses the terminal from the background, which would otherwise stop us.
-pub(super) fn without_stopping<T>(use_it: impl FnOnce() -> T) -> T {
+fn without_stopping<T>(use_it: impl FnOnce() -> T) -> T {
     let ttou = SigSet::from(NixSignal::SIGTTOU);
     let before = ttou.thread_swap_mask(SigmaskHow::SIG_BLOCK);
     let used = use_it();

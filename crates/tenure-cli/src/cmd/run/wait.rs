@@ -16,15 +16,15 @@ use crate::plan::{Job, Patience};
 const BEFORE_FIRST_LINE: Duration = Duration::from_millis(300);
 const BETWEEN_LINES: Duration = Duration::from_secs(1);
 
-/// Waits for the lock as long as the job is willing to.
+/// Waits for the lock as long as the job is (still) willing to.
 ///
 /// # Cancel safety
 /// Safe: dropping the future leaves neither a lock nor a place in line behind.
-pub(super) async fn acquire(lock: &Lock, job: &Job) -> tenure::Result<Option<Guard>> {
+pub(super) async fn acquire(lock: &Lock, job: &Job, patience: Patience) -> tenure::Result<Option<Guard>> {
     let guard = tokio::select! {
         biased;
-        guard = lock.acquire(job.patience) => guard?,
-        never = narrate(lock, job), if job.patience != Patience::None => match never {},
+        guard = lock.acquire(patience) => guard?,
+        never = narrate(lock, job), if patience != Patience::None => match never {},
     };
     lock.tell_number().await;
     Ok(guard)

@@ -23,6 +23,19 @@ impl Margins {
         let kill = (lease / 10).clamp(Duration::from_millis(50), Duration::from_secs(2)).min(terminate / 2);
         Self { terminate, kill }
     }
+
+    fn without_warden(self, lease_ends: Instant) -> Deadlines {
+        let terminate = lease_ends.before((self.terminate + self.kill) / 2);
+        Deadlines { terminate: Some(terminate), kill: lease_ends.before(self.kill / 2) }
+    }
+}
+
+/// By when the program is stopped by its guardian if the warden stands still: a little later than the warden would do it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Deadlines {
+    /// `None` when it has been asked to end already.
+    pub(super) terminate: Option<Instant>,
+    pub(super) kill: Instant,
 }
 
 /// What is to be done to the program's group.
@@ -36,6 +49,8 @@ pub(super) enum Order {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Why {
     Unconfirmed,
+    /// The warden itself was not there in time, and the guardian has acted.
+    StoodStill,
     Lost(Lost),
     MaxHold,
 }
@@ -55,6 +70,8 @@ pub(super) struct Warden {
     max_hold: Option<(Duration, Instant)>,
     /// The end of the lease as last seen while it was valid.
     lease_ends: Instant,
+    /// What the guardian knows.
+    deadlines: Deadlines,
     ending: Option<Ending>,
 }
 
@@ -69,7 +86,29 @@ impl Warden {
     /// `granted` is when the lock was granted, `lease` for how long.
     pub(super) fn new(granted: Instant, lease: Duration, max_hold: Option<Duration>) -> Self {
         let max_hold = max_hold.map(|max| (max, granted.after(max)));
-        Self { margins: Margins::of(lease), max_hold, lease_ends: granted.after(lease), ending: None }
+        let (margins, lease_ends) = (Margins::of(lease), granted.after(lease));
+        Self { margins, max_hold, lease_ends, deadlines: margins.without_warden(lease_ends), ending: None }
+    }
+
+    /// Says when the lease ends. Its first word may have been long on its way.
+    pub(super) fn ends(mut self, lease_ends: Instant) -> Self {
+        self.lease_ends = lease_ends;
+        self.deadlines = self.margins.without_warden(lease_ends);
+        self
+    }
+
+    /// What the guardian must know after the last look.
+    pub(super) fn deadlines(&self) -> Deadlines {
+        self.deadlines
+    }
+
+    /// Whether the guardian has acted by now, for a program that has ended.
+    pub(super) fn stood_still(&mut self, now: Instant) -> bool {
+        let late = self.ending.is_none() && self.deadlines.terminate.is_some_and(|at| now >= at);
+        if late {
+            self.ending = Some(Ending { why: Why::StoodStill, kill_at: self.deadlines.kill, killed: false });
+        }
+        late
     }
 
     /// To be called whenever something may have changed, and at the time that the last call named.
@@ -86,6 +125,10 @@ impl Warden {
         if fresh {
             self.ending = self.verdict(now, expires_in, lost, kill_by);
         }
+        if self.ending.is_none() {
+            self.stood_still(now);
+        }
+        self.deadlines = self.margins.without_warden(self.lease_ends);
         let Some(ending) = &mut self.ending else {
             let unconfirmed = now.after(expires_in.saturating_sub(self.margins.terminate));
             let max = self.max_hold.map(|(_, at)| at);
@@ -93,6 +136,7 @@ impl Warden {
         };
         // What happens later can only shorten the time to stop.
         ending.kill_at = ending.kill_at.min(kill_by);
+        self.deadlines = Deadlines { terminate: None, kill: ending.kill_at.after(self.margins.kill / 2) };
         if ending.killed {
             return Step { order: None, wake: None };
         }
@@ -124,6 +168,7 @@ impl Warden {
     pub(super) fn reason(&self, name: &Resource) -> Option<String> {
         Some(match &self.ending.as_ref()?.why {
             Why::Unconfirmed => format!("lost {name}: the store confirmed no renewal for two thirds of the lease"),
+            Why::StoodStill => format!("lost {name}: tenure itself stood still for two thirds of the lease"),
             Why::Lost(lost) => format!("lost {name}: {}", lost.reason),
             Why::MaxHold => {
                 let max = self.max_hold.map_or(Duration::ZERO, |(max, _)| max);
@@ -180,6 +225,28 @@ mod tests {
         assert_eq!(warden.look(at(27.0), s(3.0), None), step(None, 28.0));
         assert_eq!(warden.look(at(28.0), s(2.0), None), KILLED);
         assert_eq!(warden.look(at(29.0), s(1.0), None), Step { order: None, wake: None });
+    }
+
+    #[test]
+    fn the_guardian_acts_after_the_warden_and_before_the_lease_ends() {
+        let known = |terminate: f64, kill| Deadlines { terminate: Some(at(terminate)), kill: at(kill) };
+        assert_eq!(Warden::new(START, s(30.0), None).ends(at(27.0)).deadlines(), known(21.0, 26.0));
+        let mut warden = Warden::new(START, s(30.0), None);
+        assert_eq!(warden.deadlines(), known(24.0, 29.0));
+        warden.look(at(10.0), s(25.0), None);
+        assert_eq!(warden.deadlines(), known(29.0, 34.0));
+        assert!(!warden.stood_still(at(28.9)));
+        warden.look(at(25.0), s(10.0), None);
+        assert_eq!(warden.deadlines(), Deadlines { terminate: None, kill: at(34.0) });
+        assert!(!warden.stood_still(at(34.0)), "it has decided by itself");
+    }
+
+    #[test]
+    fn what_the_guardian_has_begun_is_not_taken_back_by_a_renewal() {
+        let mut warden = Warden::new(START, s(30.0), None);
+        assert_eq!(warden.look(at(24.5), s(30.0), None), step(Some(Order::Terminate), 29.0));
+        assert!(warden.is_ending());
+        assert_eq!(warden.look(at(29.0), s(25.0), None), KILLED);
     }
 
     #[test]

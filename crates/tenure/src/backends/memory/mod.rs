@@ -168,8 +168,10 @@ impl Backend for Memory {
         let Some(slot) = slots.get_mut(&claim.resource) else { return Ok(Released::NotHeld) };
         let left = slot.leave(claim.owner);
         let hold = slot.holds.iter().position(|hold| hold.owner == claim.owner).map(|place| slot.holds.remove(place));
+        let others_wait = slot.line.iter().any(|waiter| waiter.owner.client != claim.owner.client);
         self.wake(if hold.is_some() { Wake::Next } else { left }, &claim.resource, slots);
-        Ok(if hold.is_some_and(|hold| hold.until > now) { Released::Yes } else { Released::NotHeld })
+        let held = hold.is_some_and(|hold| hold.until > now);
+        Ok(if held { Released::Yes { others_wait } } else { Released::NotHeld })
     }
 
     async fn watch(&self, claim: &Claim) -> Result<Signal> {

@@ -282,8 +282,16 @@ impl Attempts {
     pub(super) fn count_returned(&self, claim: &Claim) -> (usize, usize) {
         let owners = self.owners();
         let Some(entry) = owners.get(&claim.owner) else { return (0, 0) };
-        let count = |what: Released| entry.returned.iter().filter(|said| **said == Some(what)).count();
-        (count(Released::Yes), count(Released::NotHeld))
+        let said = || entry.returned.iter().flatten();
+        let not_held = said().filter(|said| **said == Released::NotHeld).count();
+        (said().count() - not_held, not_held)
+    }
+
+    /// Whether a node that gave a vote back knows of others who wait.
+    pub(super) fn others_wait(&self, claim: &Claim) -> bool {
+        let owners = self.owners();
+        let Some(entry) = owners.get(&claim.owner) else { return false };
+        entry.returned.iter().flatten().any(|said| matches!(said, Released::Yes { others_wait: true }))
     }
 
     /// Forgets an owner that has nothing any more.

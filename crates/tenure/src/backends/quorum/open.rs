@@ -18,8 +18,11 @@ pub(crate) fn open(address: Address, context: Context) -> BoxFuture<'static, Res
         let mut settings = Settings { clock, timeout, lease, drift, ..Settings::default() };
         if let Some(node_timeout) = options.duration("node_timeout")? {
             if node_timeout.is_zero() || node_timeout > timeout {
-                let asked = format!("a node_timeout of {node_timeout:?}");
-                return Err(Error::config(asked, "is out of range", format!("more than zero, up to the timeout of {timeout:?}")));
+                return Err(Error::config(
+                    "the option \"node_timeout\"",
+                    "is out of range",
+                    format!("more than zero, up to the timeout of {timeout:?}"),
+                ));
             }
             settings.node_timeout = node_timeout;
         }

@@ -182,7 +182,9 @@ pub(crate) fn renewed(answers: &[Option<Renewal>]) -> Option<Renewal> {
     if answers.iter().filter(|a| matches!(a, Some(Renewal::Gone))).count() > n - enough {
         return Some(Renewal::Gone);
     }
-    answers.iter().all(Option::is_some).then_some(Renewal::Unknown)
+    let all = answers.iter().copied().collect::<Option<Vec<Renewal>>>()?;
+    // Were all of them definite, so would be the outcome.
+    all.into_iter().find(|one| matches!(one, Renewal::Unknown(_)))
 }
 
 /// How the nodes' answers to a release stand.
@@ -215,6 +217,7 @@ pub(crate) fn returned(n: usize, yes: usize, no: usize, pending: usize) -> Retur
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Fault;
 
     const fn s(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -351,7 +354,7 @@ mod tests {
     #[test]
     fn renewals_are_counted() {
         const GONE: Option<Renewal> = Some(Renewal::Gone);
-        const UNKNOWN: Option<Renewal> = Some(Renewal::Unknown);
+        const UNKNOWN: Option<Renewal> = Some(Renewal::Unknown(Fault::Connection));
         let extended = |seconds| Some(Renewal::Extended { valid_for: s(seconds) });
         let rows = [
             ([None, None, None], None),

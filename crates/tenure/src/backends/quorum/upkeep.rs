@@ -13,7 +13,7 @@ use super::rules::{Return, majority, renewed, returned};
 use super::{Inner, later, silent};
 use crate::backend::{Claim, Released, Renewal};
 use crate::clock::Instant;
-use crate::error::{Error, Result};
+use crate::error::{Error, Fault, Result};
 
 /// How often the nodes are asked who they are, while they are asked for locks.
 const REFRESH: Duration = Duration::from_secs(5);
@@ -38,9 +38,9 @@ struct Renewing {
 impl Renewing {
     fn hear(&mut self, node: usize, said: &[Renewal]) {
         for (claim, answers) in self.answers.iter_mut().enumerate() {
-            answers[node] = Some(said.get(claim).copied().unwrap_or(Renewal::Unknown));
+            answers[node] = Some(said.get(claim).copied().unwrap_or(Renewal::Unknown(Fault::Connection)));
             let before = self.outcome[claim];
-            let after = before.filter(|outcome| *outcome != Renewal::Unknown).or_else(|| renewed(answers));
+            let after = before.filter(|outcome| !matches!(outcome, Renewal::Unknown(_))).or_else(|| renewed(answers));
             self.outcome[claim] = after;
             match (before, after) {
                 (None, Some(Renewal::Extended { .. })) => {
@@ -87,7 +87,8 @@ impl Inner {
                 Ok(None) | Err(_) => break,
             }
         }
-        let outcome: Vec<Renewal> = renewing.outcome.iter().map(|outcome| outcome.unwrap_or(Renewal::Unknown)).collect();
+        let outcome: Vec<Renewal> =
+            renewing.outcome.iter().map(|outcome| outcome.unwrap_or(Renewal::Unknown(Fault::Timeout))).collect();
         for ((claim, outcome), attempt) in claims.iter().zip(&outcome).zip(&renewing.attempts) {
             match outcome {
                 Renewal::Extended { valid_for } => attempt.extended(now.after(*valid_for)),
@@ -97,7 +98,7 @@ impl Inner {
                     self.attempts.forget(claim.owner);
                     (0..n).for_each(|node| self.give_back(node, Claim { owner: attempt.owner, ..claim.clone() }));
                 }
-                Renewal::Gone | Renewal::Unknown => {}
+                Renewal::Gone | Renewal::Unknown(_) => {}
             }
         }
         self.errands.run(async move {
@@ -105,7 +106,7 @@ impl Inner {
                 renewing.hear(node, said.as_deref().unwrap_or_default());
             }
         });
-        if !outcome.is_empty() && outcome.iter().all(|one| *one == Renewal::Unknown) {
+        if !outcome.is_empty() && outcome.iter().all(|one| matches!(one, Renewal::Unknown(_))) {
             return Err(self.too_few("renewing", &errors));
         }
         Ok(outcome)
@@ -124,7 +125,7 @@ impl Inner {
                 let known = asked.is_current() || asked.introduce().await.is_ok();
                 if !known || asked.objection().is_some() {
                     let extended = said.iter_mut().filter(|one| matches!(one, Renewal::Extended { .. }));
-                    extended.for_each(|one| *one = Renewal::Unknown);
+                    extended.for_each(|one| *one = Renewal::Unknown(Fault::Quarantine));
                 }
             }
             (node, Ok(said))
@@ -160,8 +161,9 @@ impl Inner {
         };
         match outcome {
             Return::Yes | Return::NotHeld => {
+                let others_wait = self.attempts.others_wait(claim);
                 self.attempts.forget(claim.owner);
-                Ok(if outcome == Return::Yes { Released::Yes } else { Released::NotHeld })
+                Ok(if outcome == Return::Yes { Released::Yes { others_wait } } else { Released::NotHeld })
             }
             Return::Wait | Return::Unknown => Err(self.too_few("releasing", &errors)),
         }

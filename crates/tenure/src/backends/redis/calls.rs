@@ -1,5 +1,6 @@
 //! Calls under way: how they end other than by an answer.
 
+use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -64,6 +65,10 @@ impl Drop for Flight<'_> {
         let again = self.link.cut_off.fetch_add(1, Ordering::Relaxed) > 0;
         if again || self.took_off.elapsed() >= HICCUP {
             self.link.discard(self.id);
+            let router = self.link.shared.router.get().and_then(Weak::upgrade);
+            if let (Some(router), Some(link)) = (router, self.link.me.upgrade()) {
+                router.lost_touch(&link);
+            }
         }
     }
 }

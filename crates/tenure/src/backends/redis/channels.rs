@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind, RedisResult, Value, cmd};
 
+use super::connection::Connection;
 use super::fault::{Failure, NAME};
 use super::keys::is_place;
 use super::link::Link;
@@ -30,7 +30,7 @@ pub(super) struct Channels {
     id: u64,
     channels: HashSet<String>,
     /// The connection for a shard's channels, while there are any.
-    own: Option<MultiplexedConnection>,
+    own: Option<Connection>,
 }
 
 impl Link {
@@ -90,7 +90,7 @@ impl Link {
     }
 
     /// The connection for channels. A new one knows nothing of the old one's.
-    async fn connection_of(&self, channels: &mut Channels) -> Result<MultiplexedConnection> {
+    async fn connection_of(&self, channels: &mut Channels) -> Result<Connection> {
         if self.is_sharded() {
             if let Some(own) = &channels.own {
                 return Ok(own.clone());
@@ -201,6 +201,6 @@ impl Link {
 }
 
 /// Subscribes to one channel of a shard or leaves it: answered by one push.
-async fn shard(verb: &str, channel: &str, connection: &mut MultiplexedConnection) -> RedisResult<()> {
+async fn shard(verb: &str, channel: &str, connection: &mut Connection) -> RedisResult<()> {
     cmd(verb).arg(channel).query_async::<Value>(connection).await.map(drop)
 }

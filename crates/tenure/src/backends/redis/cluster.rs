@@ -42,7 +42,7 @@ pub(super) struct Cluster {
 impl Cluster {
     /// Connects to a cluster by any of its servers.
     pub(super) async fn open(scheme: &'static str, seeds: &[Address], dial: Dial, shared: &Arc<Shared>) -> Result<Arc<Self>> {
-        let seeds = seeds.iter().map(|address| node(&dial, address, shared)).collect::<Result<_>>()?;
+        let seeds = seeds.iter().map(|address| node(&dial, address, shared)).collect();
         let cluster = Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             scheme,
@@ -188,8 +188,8 @@ impl Cluster {
     }
 }
 
-fn node(dial: &Dial, address: &Address, shared: &Arc<Shared>) -> Result<Node> {
-    Ok(Node { address: address.clone(), link: Link::new(Place::Fixed(Box::new(dial.client(address)?)), shared) })
+fn node(dial: &Dial, address: &Address, shared: &Arc<Shared>) -> Node {
+    Node { address: address.clone(), link: Link::new(Place::Fixed(dial.server(address)), shared) }
 }
 
 /// Who has which slot, by a server's word.

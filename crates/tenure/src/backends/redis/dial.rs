@@ -1,20 +1,28 @@
 //! How the servers of one deployment are dialled: all but the address.
 
 use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
-use redis::io::tcp::TcpSettings;
-use redis::{ClientTlsConfig, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, TlsCertificates};
+use futures_util::future::select_ok;
+use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo, RedisResult};
+use rustls::ClientConfig;
+use tokio::net::{TcpStream, UnixStream, lookup_host};
 
+use super::connection::Connection;
 use super::slots::Address;
+use super::tls;
 use super::url::{Url, refuse};
 use crate::connect::Options;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Who we are to a server, and how it is reached. Clones share nothing secret but memory.
 #[derive(Clone)]
 pub(super) struct Dial {
     settings: RedisConnectionInfo,
-    tls: Option<TlsCertificates>,
+    tls: Option<Arc<ClientConfig>>,
 }
 
 impl fmt::Debug for Dial {
@@ -27,11 +35,7 @@ impl Dial {
     /// Reads the login of a URL, and the TLS options where the scheme begins with `rediss`.
     pub(super) fn new(scheme: &str, url: &Url, options: &mut Options) -> Result<Self> {
         let settings = login(RedisConnectionInfo::default(), url.user.as_deref(), url.pass.as_deref());
-        let tls = scheme.starts_with("rediss").then(|| certificates(options)).transpose()?;
-        if tls.is_some() {
-            // Another provider may have been chosen by the program; any of them verifies.
-            drop(rustls::crypto::ring::default_provider().install_default());
-        }
+        let tls = scheme.starts_with("rediss").then(|| tls::configure(options)).transpose()?;
         Ok(Self { settings, tls })
     }
 
@@ -50,25 +54,69 @@ impl Dial {
         Ok(self)
     }
 
-    /// A client of a server. Does not connect yet.
-    pub(super) fn client(&self, (host, port): &Address) -> Result<redis::Client> {
-        let (host, port) = (host.clone(), *port);
-        self.open(match self.tls {
-            Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
-            None => ConnectionAddr::Tcp(host, port),
-        })
+    /// A server at an address. Does not connect yet.
+    pub(super) fn server(&self, address: &Address) -> Server {
+        Server { at: At::Tcp(address.clone()), dial: self.clone() }
     }
 
-    pub(super) fn open(&self, address: ConnectionAddr) -> Result<redis::Client> {
-        let refused = |e: redis::RedisError| Error::config("the certificates", e.to_string(), "PEM files");
-        let info = address.into_connection_info().map_err(refused)?.set_redis_settings(self.settings.clone());
-        // A lock is one small packet each way: nothing to gain by collecting them.
-        let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
-        match &self.tls {
-            Some(tls) => redis::Client::build_with_tls(info, tls.clone()).map_err(refused),
-            None => redis::Client::open(info).map_err(refused),
+    /// A server behind a unix socket.
+    pub(super) fn socket(self, path: PathBuf) -> Server {
+        Server { at: At::Unix(path), dial: self }
+    }
+}
+
+/// A server that can be connected to.
+#[derive(Debug, Clone)]
+pub(super) struct Server {
+    at: At,
+    dial: Dial,
+}
+
+#[derive(Debug, Clone)]
+enum At {
+    Tcp(Address),
+    Unix(PathBuf),
+}
+
+impl Server {
+    /// Connects, and logs in.
+    pub(super) async fn connect(&self, config: AsyncConnectionConfig, within: Duration) -> RedisResult<Connection> {
+        let late = |_| Err(io::Error::new(io::ErrorKind::TimedOut, format!("not connected within {within:?}")).into());
+        tokio::time::timeout(within, self.connect_now(config)).await.unwrap_or_else(late)
+    }
+
+    async fn connect_now(&self, config: AsyncConnectionConfig) -> RedisResult<Connection> {
+        let Dial { settings, tls } = &self.dial;
+        match (&self.at, tls) {
+            (At::Unix(path), _) => Connection::greet(UnixStream::connect(path).await?, settings, config).await,
+            (At::Tcp(address), None) => Connection::greet(tcp(address).await?, settings, config).await,
+            (At::Tcp(address), Some(tls)) => {
+                let stream = tls::over(tcp(address).await?, &address.0, tls).await?;
+                Connection::greet(stream, settings, config).await
+            }
         }
     }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.at {
+            At::Tcp((host, port)) => write!(f, "{host}:{port}"),
+            At::Unix(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// The first of a name's addresses that answers.
+async fn tcp((host, port): &Address) -> io::Result<TcpStream> {
+    let all: Vec<_> = lookup_host((&**host, *port)).await?.map(|at| Box::pin(TcpStream::connect(at))).collect();
+    if all.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address")));
+    }
+    let (stream, _) = select_ok(all).await?;
+    // A lock is one small packet each way: nothing to gain by collecting them.
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 fn login(mut settings: RedisConnectionInfo, user: Option<&str>, pass: Option<&str>) -> RedisConnectionInfo {
@@ -80,22 +128,4 @@ fn login(mut settings: RedisConnectionInfo, user: Option<&str>, pass: Option<&st
         settings = settings.set_password(pass);
     }
     settings
-}
-
-/// Own authority instead of the system's (`ca`), and who we are to the server (`cert`, `key`).
-fn certificates(options: &mut Options) -> Result<TlsCertificates> {
-    let mut pem = |option: &str| match options.take(option) {
-        None => Ok(None),
-        Some(file) => match std::fs::read(&file) {
-            Ok(pem) => Ok(Some(pem)),
-            Err(e) => Err(Error::config(format!("the file {file:?} of the option {option:?}"), e.to_string(), "a PEM file")),
-        },
-    };
-    let root_cert = pem("ca")?;
-    let client_tls = match (pem("cert")?, pem("key")?) {
-        (Some(client_cert), Some(client_key)) => Some(ClientTlsConfig { client_cert, client_key }),
-        (None, None) => None,
-        _ => return Err(Error::config("one of the options \"cert\" and \"key\"", "is of no use alone", "both, or none")),
-    };
-    Ok(TlsCertificates { client_tls, root_cert })
 }

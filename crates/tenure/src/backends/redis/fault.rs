@@ -2,6 +2,7 @@
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
+use super::frames::Breach;
 use crate::error::{Error, Fault};
 
 pub(super) const NAME: &str = "redis";
@@ -65,6 +66,12 @@ pub(crate) fn sort(doing: &str, e: &RedisError) -> Error {
     if transient { Error::unavailable(NAME, doing, fault, detail) } else { Error::backend(NAME, doing, fault, detail) }
 }
 
+/// Sorts what a script says of one of many, for which it does not fail as a whole.
+pub(super) fn refused(doing: &str, why: &str) -> Error {
+    let (fault, transient) = by_words(why.split(' ').next().unwrap_or_default(), why);
+    if transient { Error::unavailable(NAME, doing, fault, why) } else { Error::backend(NAME, doing, fault, why) }
+}
+
 fn kind(e: &RedisError) -> (Fault, bool) {
     use ServerErrorKind as S;
     let text = e.to_string();
@@ -73,6 +80,7 @@ fn kind(e: &RedisError) -> (Fault, bool) {
         ErrorKind::AuthenticationFailed if text.contains("LOADING") => (Fault::Loading, true),
         ErrorKind::AuthenticationFailed if text.contains("max number of clients") => (Fault::Connection, true),
         ErrorKind::AuthenticationFailed => (Fault::Auth, false),
+        ErrorKind::Io if text.contains(Breach::WORDS) => (Fault::Protocol, false),
         // A server that is killed says no farewell, which TLS calls by its own name.
         ErrorKind::Io if is_tls(&text) && !e.is_connection_dropped() => (Fault::Tls, false),
         ErrorKind::Io if e.is_timeout() => (Fault::Timeout, true),

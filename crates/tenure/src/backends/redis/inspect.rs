@@ -1,7 +1,6 @@
 //! Who holds what.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,13 +10,12 @@ use redis::{Value, cmd};
 use super::Redis;
 use super::fault::NAME;
 use super::keys::{self, Layout};
-use super::link::Link;
 use super::question::Question;
 use super::reply::{array, int, text, token_of, unexpected};
 use super::wire;
 use crate::backend::{Broken, Holder, Mode, Permits, State};
 use crate::error::{Error, Fault, Result};
-use crate::name::{OwnerId, Resource, Token};
+use crate::name::{ClientId, OwnerId, Resource, Token};
 
 /// A holder as a script tells of it.
 struct Told<'a> {
@@ -96,7 +94,11 @@ impl Redis {
         let told: Vec<Told<'_>> = told.iter().filter_map(Told::read).collect();
         let note = text(note).and_then(|n| n.split_once(' '));
         let taken: i64 = told.iter().filter(|t| t.how == "permit").map(|_| 1).sum();
-        let holders = if int(free).is_some() { self.permit_holders(&told).await } else { self.holders(&told, fence, note).await };
+        let holders = if int(free).is_some() {
+            self.permit_holders(name, &told).await
+        } else {
+            self.holders(name, &told, fence, note).await
+        };
         Ok(State {
             resource: name.clone(),
             holders,
@@ -109,7 +111,7 @@ impl Redis {
         })
     }
 
-    async fn holders(&self, told: &[Told<'_>], token: Option<Token>, note: Option<(&str, &str)>) -> Vec<Holder> {
+    async fn holders(&self, name: &Resource, told: &[Told<'_>], token: Option<Token>, note: Option<(&str, &str)>) -> Vec<Holder> {
         join_all(told.iter().map(|told| async move {
             let own_note = note.filter(|(whose, _)| *whose == told.owner).map(|(_, note)| note);
             let mode = match told.how {
@@ -117,13 +119,13 @@ impl Redis {
                 "write" => Mode::Write,
                 _ => Mode::Exclusive,
             };
-            self.holder(told.owner, mode, (told.token, token), told.expires_in(), told.note.or(own_note)).await
+            self.holder(name, told.owner, mode, (told.token, token), told.expires_in(), told.note.or(own_note)).await
         }))
         .await
     }
 
     /// Those who hold permits: ours by their owners, others by the ids of theirs.
-    async fn permit_holders(&self, told: &[Told<'_>]) -> Vec<Holder> {
+    async fn permit_holders(&self, name: &Resource, told: &[Told<'_>]) -> Vec<Holder> {
         let mut ids: HashMap<&str, &Told<'_>> = told.iter().filter(|t| t.how == "permit").map(|t| (t.owner, t)).collect();
         let mut holders = Vec::new();
         for owner in told.iter().filter(|t| t.how == "owner") {
@@ -131,23 +133,24 @@ impl Redis {
             let own: Vec<_> = keys::permit_ids(id, u32::from(u16::MAX)).map_while(|id| ids.remove(&*id)).collect();
             let (Some(first), Ok(take)) = (own.first(), u32::try_from(own.len())) else { continue };
             let mode = Mode::Permits { take, of: 0 };
-            holders.push(self.holder(owner.owner, mode, (owner.token, None), first.expires_in(), owner.note).await);
+            holders.push(self.holder(name, owner.owner, mode, (owner.token, None), first.expires_in(), owner.note).await);
         }
         for (id, told) in ids {
-            holders.push(self.holder(id, Mode::Permits { take: 1, of: 0 }, (None, None), told.expires_in(), None).await);
+            holders.push(self.holder(name, id, Mode::Permits { take: 1, of: 0 }, (None, None), told.expires_in(), None).await);
         }
         holders
     }
 
     async fn holder(
         &self,
+        name: &Resource,
         owner: &str,
         mode: Mode,
         (own, last): (Option<Token>, Option<Token>),
         expires_in: Option<Duration>,
         note: Option<&str>,
     ) -> Holder {
-        let about = self.about(owner).await;
+        let about = self.about(name, owner).await;
         // Whoever has no record here (Java, for one) has not taken its lock under the last token of the name.
         let token = own.or(about.as_ref().and(last));
         let since = token.and_then(|t| UNIX_EPOCH.checked_add(Duration::from_micros(t.get())));
@@ -162,20 +165,29 @@ impl Redis {
     }
 
     /// What the client of an owner said of itself.
-    async fn about(&self, owner: &str) -> Option<String> {
+    async fn about(&self, name: &Resource, owner: &str) -> Option<String> {
         let owner: OwnerId = owner.parse().ok()?;
         if let Some(known) = self.known_clients.get(owner.client) {
             return Some(known);
         }
-        let key = keys::client(owner.client);
+        let mut prefixes = keys::prefixes_of(&self.prefix, name.as_str()).map(|prefix| self.record_of(prefix, owner.client));
+        let about = match prefixes.next()?.await {
+            // Its names may begin with more than ours do.
+            None => join_all(prefixes).await.into_iter().flatten().next()?,
+            Some(about) => about,
+        };
+        self.known_clients.note(owner.client, &about);
+        Some(about)
+    }
+
+    async fn record_of(&self, prefix: &str, client: ClientId) -> Option<String> {
+        let key = keys::client(prefix, client);
         let mut get = cmd("GET");
         get.arg(&key);
         let ask = self.router.ask("reading a client's record", self.router.slot_of_key(&key), Question::Command(&get));
         // It may be at another server than the lock, which may be down.
         let answer = tokio::time::timeout(self.timeout / 3, ask).await.ok()?;
-        let about = text(&answer.ok()?.value)?.to_owned();
-        self.known_clients.note(owner.client, &about);
-        Some(about)
+        text(&answer.ok()?.value).map(str::to_owned)
     }
 
     pub(super) async fn break_all(&self, name: &Resource, at_least: Option<Token>) -> Result<Option<Broken>> {
@@ -199,65 +211,9 @@ impl Redis {
         Ok(Some(Broken { holders: self.read(name, was).await?.holders, fence }))
     }
 
-    /// The names of held locks under a prefix: those that look like one. There is no index; this reads all key names.
-    pub(super) async fn names(&self, prefix: &str) -> Result<Vec<Resource>> {
-        let token = self.layout.token_prefix();
-        let read: &[(String, &str)] = match self.layout {
-            // Whoever holds permits is in a set of its own; a number alone could be anything.
-            Layout::Redisson => &[(keys::glob(prefix), "hash"), ("*".to_owned(), "zset")],
-            // Any string could be a plain lock: only those with a token of ours are listed.
-            Layout::Plain => &[(keys::glob(&format!("{token}:")), "string")],
-        };
-        let mut names = Vec::new();
-        for link in self.router.masters().await? {
-            for (pattern, kind) in read {
-                for key in self.scan(&link, pattern, kind).await? {
-                    let name = match (self.layout, *kind) {
-                        (Layout::Plain, _) => keys::unprefixed(token, &key),
-                        (_, "zset") => keys::name_of_permits(&key, self.counters),
-                        _ => Some(&*key).filter(|key| !keys::is_notes(key)),
-                    };
-                    // What cannot be a lock here is none.
-                    let name = name.filter(|n| n.starts_with(prefix)).and_then(|n| Resource::new(n).ok());
-                    names.extend(name.filter(|n| self.router.slot(n).is_ok()));
-                }
-            }
-        }
-        names.sort();
-        // SCAN may tell a key twice, and so may two servers while it moves.
-        names.dedup();
-        Ok(names)
-    }
-
-    /// All keys of one server that match.
-    async fn scan(&self, link: &Arc<Link>, pattern: &str, kind: &str) -> Result<Vec<String>> {
-        let mut keys = Vec::new();
-        let mut cursor = "0".to_owned();
-        loop {
-            let mut scan = cmd("SCAN");
-            scan.arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1000).arg("TYPE").arg(kind);
-            let ask = async { Ok(link.ask("listing", Question::Command(&scan), false).await?.value) };
-            let answer = array(self.bounded("listing", ask).await?, "listing")?;
-            let [next, Value::Array(found)] = &*answer else { return Err(unexpected("listing")) };
-            keys.extend(found.iter().filter_map(text).map(str::to_owned));
-            match text(next) {
-                Some("0") => return Ok(keys),
-                Some(next) => next.clone_into(&mut cursor),
-                None => return Err(unexpected("listing")),
-            }
-        }
-    }
-
     /// Bounds one of many round trips.
     pub(super) async fn bounded<T>(&self, doing: &str, call: impl Future<Output = Result<T>>) -> Result<T> {
         let late = || Error::unavailable(NAME, doing, Fault::Timeout, format!("no answer within {:?}", self.timeout));
         tokio::time::timeout(self.timeout, call).await.unwrap_or_else(|_| Err(late()))
-    }
-
-    pub(super) fn is_lock(&self, state: &State) -> bool {
-        let known = |h: &Holder| matches!(h.mode, Mode::Permits { .. }) || h.owner.parse::<OwnerId>().is_ok();
-        !state.holders.is_empty()
-            && state.holders.iter().all(|h| h.expires_in.is_some())
-            && (self.layout == Layout::Plain || state.holders.iter().all(known))
     }
 }

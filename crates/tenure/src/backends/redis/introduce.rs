@@ -16,10 +16,11 @@ const DOING: &str = "introducing";
 
 impl Redis {
     pub(super) async fn who_answers(&self, longest: Duration) -> Result<Server> {
-        let slot = self.router.slot_of_key(keys::LEASES);
+        let leases = keys::leases(&self.prefix);
+        let slot = self.router.slot_of_key(&leases);
         // Rounded up: a lease that is told shorter than it is would be forgotten too soon.
         let longest = longest.as_nanos().div_ceil(1_000_000).to_string();
-        let answer = self.eval(DOING, slot, &FAMILY.introduce, &[keys::LEASES], &[&longest]).await?;
+        let answer = self.eval(DOING, slot, &FAMILY.introduce, &[&leases], &[&longest]).await?;
         let Value::Array(items) = &answer.value else { return Err(unexpected(DOING)) };
         let [id, Value::Int(up), Value::Int(master), Value::Int(seconds), Value::Int(micros), Value::Array(leases)] = &**items
         else {

@@ -21,8 +21,8 @@ impl Layout {
     /// What stands before the name in [`token`](Self::token).
     pub(crate) fn token_prefix(self) -> &'static str {
         match self {
-            Self::Redisson => "redisson_lock_token",
-            Self::Plain => "tenure_lock_token",
+            Self::Redisson => TOKENS[0],
+            Self::Plain => TOKENS[1],
         }
     }
 
@@ -64,8 +64,12 @@ impl Layout {
     }
 }
 
+pub(super) const TOKENS: [&str; 2] = ["redisson_lock_token", "tenure_lock_token"];
+pub(super) const LINE: [&str; 3] = ["redisson_lock_queue", "redisson_lock_timeout", "tenure_lock_line"];
+pub(super) const NOTE: &str = "tenure_lock_note";
+pub(super) const LATCH: &str = "tenure_latch";
 /// Writers in line.
-const WRITERS: &str = "tenure_rwlock_writers";
+pub(super) const WRITERS: &str = "tenure_rwlock_writers";
 
 pub(crate) fn rw_channel(name: &str) -> String {
     prefixed("redisson_rwlock", name)
@@ -88,7 +92,7 @@ pub(crate) fn is_place(channel: &str) -> bool {
 
 /// Who is in the line of a fair lock: in order, with their deadlines, and those of ours.
 pub(crate) fn line(name: &Resource) -> [String; 3] {
-    ["redisson_lock_queue", "redisson_lock_timeout", "tenure_lock_line"].map(|prefix| prefixed(prefix, name.as_str()))
+    LINE.map(|prefix| prefixed(prefix, name.as_str()))
 }
 
 pub(crate) fn writers(name: &Resource) -> String {
@@ -102,37 +106,35 @@ pub(crate) fn shares(name: &Resource) -> String {
 
 /// The one share that a reader of ours has.
 pub(crate) fn share(name: &Resource, owner: OwnerId) -> String {
-    format!("{}{owner}:rwlock_timeout:1", shares(name))
+    format!("{}{owner}:{SHARE}:1", shares(name))
 }
+
+pub(super) const SHARE: &str = "rwlock_timeout";
 
 /// The notes of those who share a name; for permits also the list of their owners.
 pub(crate) fn notes(name: &Resource) -> String {
     prefixed(NOTES, name.as_str())
 }
 
-const NOTES: &str = "tenure_lock_notes";
-
-/// Whether a hash that looks like a lock is one of [`notes`].
-pub(crate) fn is_notes(key: &str) -> bool {
-    key.strip_prefix(NOTES).is_some_and(|rest| rest.starts_with(':'))
-}
+pub(super) const NOTES: &str = "tenure_lock_notes";
 
 /// Which permits are held: Redisson's own list, or ours beside its plain counter.
 pub(crate) fn held_permits(name: &Resource, counter: bool) -> String {
-    if counter { prefixed("tenure_permits", name.as_str()) } else { suffixed(name, HELD) }
+    if counter { prefixed(PERMITS, name.as_str()) } else { suffixed(name, HELD) }
 }
 
 const HELD: &str = "timeout";
+pub(super) const PERMITS: &str = "tenure_permits";
 
 /// The name that a list of held permits belongs to.
 pub(crate) fn name_of_permits(key: &str, counter: bool) -> Option<&str> {
     if counter {
-        return unprefixed("tenure_permits", key);
+        return unprefixed(PERMITS, key);
     }
     let name = key.strip_suffix(HELD)?.strip_suffix(':')?;
     match name.strip_prefix('{').and_then(|n| n.strip_suffix('}')) {
         Some(bare) if !bare.contains('{') => Some(bare),
-        _ => Some(name),
+        _ => Some(name).filter(|name| name.contains('{')),
     }
 }
 
@@ -143,21 +145,36 @@ pub(crate) fn permit_ids(owner: OwnerId, take: u32) -> impl Iterator<Item = Stri
 
 /// That an owner has set a latch, counted it down or removed it.
 pub(crate) fn latch_mark(name: &Resource, owner: OwnerId) -> String {
-    format!("{}:{owner}", prefixed("tenure_latch", name.as_str()))
+    format!("{}:{owner}", prefixed(LATCH, name.as_str()))
 }
 
 /// Where the holder's note is kept, if it gave one.
 pub(crate) fn note(name: &Resource) -> String {
-    prefixed("tenure_lock_note", name.as_str())
+    prefixed(NOTE, name.as_str())
 }
 
-/// Where a client says who it is.
-pub(crate) fn client(id: ClientId) -> String {
-    format!("tenure_client:{id}")
+/// Where a client says who it is: under the prefix of its names, so that rights can be given by prefix.
+pub(crate) fn client(prefix: &str, id: ClientId) -> String {
+    format!("{CLIENT}{prefix}{id}")
 }
 
-/// The longest lease that clients have introduced themselves with.
-pub(crate) const LEASES: &str = "tenure:leases";
+const CLIENT: &str = "tenure_client:";
+
+/// The prefixes under which whoever holds a name may have its record, for one whose own names begin with `prefix`.
+pub(crate) fn prefixes_of<'a>(prefix: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
+    let rest = name.strip_prefix(prefix).unwrap_or_default();
+    let ends = rest.match_indices([':', '/']).map(move |(at, _)| &name[..=prefix.len() + at]);
+    std::iter::once(prefix).chain(ends).take(MOST_PREFIXES)
+}
+
+const MOST_PREFIXES: usize = 4;
+
+/// The longest leases that clients of a prefix have introduced themselves with.
+pub(crate) fn leases(prefix: &str) -> String {
+    if prefix.is_empty() { LEASES.to_owned() } else { format!("{LEASES}:{prefix}") }
+}
+
+pub(super) const LEASES: &str = "tenure:leases";
 
 /// Redisson's rule: a name with a brace is taken to bring its own hash tag.
 fn prefixed(prefix: &str, name: &str) -> String {
@@ -178,15 +195,16 @@ pub(crate) fn unprefixed<'a>(prefix: &str, key: &'a str) -> Option<&'a str> {
     }
 }
 
-/// A pattern for SCAN that matches keys that start so, literally.
-pub(crate) fn glob(start: &str) -> String {
-    let mut pattern = String::with_capacity(start.len() + 1);
-    for c in start.chars() {
-        if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^' | '-') {
-            pattern.push('\\');
-        }
-        pattern.push(c);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_looked_for_under_what_a_name_may_begin_with() {
+        let prefixes = |own, name| prefixes_of(own, name).collect::<Vec<_>>();
+        assert_eq!(prefixes("", "app:stock:42"), ["", "app:", "app:stock:"]);
+        assert_eq!(prefixes("app:", "app:stock:42"), ["app:", "app:stock:"]);
+        assert_eq!(prefixes("", "a:b:c:d:e"), ["", "a:", "a:b:", "a:b:c:"]);
+        assert_eq!(prefixes("", "x"), [""]);
     }
-    pattern.push('*');
-    pattern
 }

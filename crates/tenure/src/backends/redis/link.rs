@@ -5,16 +5,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use redis::aio::{AsyncPushSender, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, Client, PushInfo, RedisResult, Value, cmd};
+use redis::aio::AsyncPushSender;
+use redis::{AsyncConnectionConfig, PushInfo, RedisResult, Value};
 use tracing::debug;
 
 use super::calls::{Flight, Over};
 use super::channels::Channels;
+use super::connection::Connection;
+use super::dial::Server;
 use super::fault::{Failure, NAME, is_broken};
-use super::question::Question;
+use super::handshake::{says_it_is_master, start_pushes};
+use super::question::{Question, Telling};
 use super::replicas::Sync;
-use super::reply::{field, text};
 use super::rounds::Rounds;
 use super::sentinel::Sentinels;
 use super::shared::{Shared, Wake, lock};
@@ -24,15 +26,15 @@ use crate::retry::jitter;
 /// Where a link's server is.
 pub(super) enum Place {
     /// Always there.
-    Fixed(Box<Client>),
+    Fixed(Server),
     /// Where the sentinels say that the master is. A replica will not do.
     Master(Arc<Sentinels>),
 }
 
 impl Place {
-    async fn client(&self) -> Result<Client, Failure> {
+    async fn server(&self) -> Result<Server, Failure> {
         match self {
-            Self::Fixed(client) => Ok((**client).clone()),
+            Self::Fixed(server) => Ok(server.clone()),
             Self::Master(sentinels) => sentinels.master().await.map_err(Failure::lost),
         }
     }
@@ -57,7 +59,7 @@ pub(super) struct Link {
 /// A connection that worked when last heard of.
 #[derive(Clone)]
 pub(super) struct Live {
-    pub(super) connection: MultiplexedConnection,
+    pub(super) connection: Connection,
     pub(super) id: u64,
     pub(super) wake: Wake,
     waits: Arc<Rounds<u32>>,
@@ -68,9 +70,15 @@ pub(super) struct Answer {
     pub(super) value: Value,
     pub(super) link: Arc<Link>,
     live: Live,
+    telling: Telling,
 }
 
 impl Answer {
+    /// Whether the server will tell of the next change of what the question heeds, whoever makes it.
+    pub(super) fn will_tell(&self) -> bool {
+        self.telling == Telling::Yes
+    }
+
     /// How the one who asked is woken if it waits.
     pub(super) fn wake(&self) -> Wake {
         self.live.wake
@@ -122,8 +130,12 @@ impl Link {
         let call = async {
             let live = self.connected().await?;
             let mut connection = live.connection.clone();
-            let value = self.flight(doing, live.id, question.put(&mut connection, asking)).await?;
-            Ok(Answer { value, link: Arc::clone(self), live })
+            let (value, telling) = self.flight(doing, live.id, question.put(&mut connection, asking)).await?;
+            if telling == Telling::Refused {
+                // The next connection finds out how else to be woken.
+                self.discard(live.id);
+            }
+            Ok(Answer { value, link: Arc::clone(self), live, telling })
         };
         let answer = self.until_over(doing, call).await?;
         if let Value::Push { .. } = answer.value {
@@ -199,12 +211,12 @@ impl Link {
             Ok::<(), ()>(())
         };
         let (mut connection, address) = self.dial(on_push).await?;
+        let wake = start_pushes(&mut connection, self.shared.wanted).await?;
         let is_master = says_it_is_master(&mut connection).await?;
         if let (Place::Master(_), false) = (&self.place, is_master) {
             let detail = format!("the sentinels name {address} as the master, which it is not (any more)");
             return Err(Failure::lost(Error::unavailable(NAME, "connecting", Fault::ReadOnly, detail)));
         }
-        let wake = self.start_pushes(&mut connection).await?;
         let live = Live { connection, id, wake, waits: Arc::default() };
         *self.live() = Some(live.clone());
         self.cut_off.store(0, Ordering::Relaxed);
@@ -218,7 +230,7 @@ impl Link {
     }
 
     /// A connection to the server, wherever that is now, and the address.
-    pub(super) async fn dial(&self, on_push: impl AsyncPushSender) -> Result<(MultiplexedConnection, String), Failure> {
+    pub(super) async fn dial(&self, on_push: impl AsyncPushSender) -> Result<(Connection, String), Failure> {
         if self.shared.closed.load(Ordering::Relaxed) {
             return Err(Failure::lost(Error::Closed));
         }
@@ -227,31 +239,14 @@ impl Link {
             tokio::time::sleep(jitter(Duration::from_millis(20))).await;
         }
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.shared.timeout))
             // On purpose none: the engine bounds every call, and a call that it cuts off ends the connection.
             .set_response_timeout(None)
             .set_push_sender(on_push);
-        let client = self.place.client().await?;
-        let address = client.get_connection_info().addr().to_string();
+        let server = self.place.server().await?;
+        let address = server.to_string();
         lock(&self.dialled).clone_from(&address);
-        let connect = client.get_multiplexed_async_connection_with_config(&config);
+        let connect = server.connect(config, self.shared.timeout);
         Ok((connect.await.map_err(|e| Failure::of("connecting", &e))?, address))
-    }
-
-    async fn start_pushes(&self, connection: &mut MultiplexedConnection) -> Result<Wake, Failure> {
-        let wanted = self.shared.wanted;
-        if wanted == Some(Wake::PubSub) {
-            return Ok(Wake::PubSub);
-        }
-        // NOLOOP: our own writes are no news to us.
-        match cmd("CLIENT").arg("TRACKING").arg("ON").arg("NOLOOP").query_async::<Value>(connection).await {
-            Ok(_) => Ok(Wake::Tracking),
-            Err(e) if is_broken(&e) || wanted.is_some() => Err(Failure::of("turning on CLIENT TRACKING", &e)),
-            Err(e) => {
-                debug!(error = %e, "no CLIENT TRACKING here; waiters subscribe");
-                Ok(Wake::PubSub)
-            }
-        }
     }
 
     /// Uses a connection no more; calls under way may still be answered.
@@ -301,7 +296,7 @@ impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The address, not the credentials.
         let address = match &self.place {
-            Place::Fixed(client) => client.get_connection_info().addr().to_string(),
+            Place::Fixed(server) => server.to_string(),
             Place::Master(sentinels) => format!("{sentinels:?}"),
         };
         f.debug_struct("Link").field("address", &address).finish_non_exhaustive()
@@ -311,13 +306,4 @@ impl fmt::Debug for Link {
 fn given_up(doing: &str) -> Failure {
     let detail = "the connection was given up before the answer";
     Failure::lost(Error::unavailable(NAME, doing, Fault::Connection, detail))
-}
-
-/// By its own word, which any user may ask for. A server or proxy that does not tell is taken for one.
-async fn says_it_is_master(connection: &mut MultiplexedConnection) -> Result<bool, Failure> {
-    match cmd("HELLO").query_async::<Value>(connection).await {
-        Ok(hello) => Ok(field(&hello, "role").and_then(text).is_none_or(|role| role == "master")),
-        Err(e) if is_broken(&e) => Err(Failure::of("connecting", &e)),
-        Err(_) => Ok(true),
-    }
 }

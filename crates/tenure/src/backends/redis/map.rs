@@ -34,12 +34,12 @@ pub(super) struct Suspect {
 
 impl Map {
     /// A map by one server's word. Links are taken over, by address, from where they are known; others are made.
-    pub(super) fn new(view: &[Range], known: &[&Node], make: impl Fn(&Address) -> Result<Node>) -> Result<Self> {
+    pub(super) fn new(view: &[Range], known: &[&Node], make: impl Fn(&Address) -> Node) -> Result<Self> {
         let mut map = Self { owners: vec![None; usize::from(SLOTS)], ..Self::default() };
         for range in view {
             for (i, address) in range.nodes.iter().enumerate() {
                 let number = map.number(address, |address| match known.iter().find(|node| node.address == *address) {
-                    Some(node) => Ok((*node).clone()),
+                    Some(node) => (*node).clone(),
                     None => make(address),
                 })?;
                 if i == 0 {
@@ -51,12 +51,12 @@ impl Map {
     }
 
     /// The number of a server, known or not.
-    fn number(&mut self, address: &Address, make: impl FnOnce(&Address) -> Result<Node>) -> Result<u16> {
+    fn number(&mut self, address: &Address, make: impl FnOnce(&Address) -> Node) -> Result<u16> {
         let known = self.nodes.iter().position(|node| node.address == *address);
         let number = match known {
             Some(number) => number,
             None => {
-                self.nodes.push(make(address)?);
+                self.nodes.push(make(address));
                 self.nodes.len() - 1
             }
         };
@@ -64,12 +64,7 @@ impl Map {
     }
 
     /// The server at an address, which has a slot from now on if one is given.
-    pub(super) fn learn(
-        &mut self,
-        address: &Address,
-        slot: Option<u16>,
-        make: impl FnOnce(&Address) -> Result<Node>,
-    ) -> Result<Node> {
+    pub(super) fn learn(&mut self, address: &Address, slot: Option<u16>, make: impl FnOnce(&Address) -> Node) -> Result<Node> {
         let number = self.number(address, make)?;
         if let Some(owner) = slot.and_then(|slot| self.owners.get_mut(usize::from(slot))) {
             *owner = Some(number);

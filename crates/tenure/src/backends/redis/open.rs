@@ -5,11 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use redis::ConnectionAddr;
 
 use super::Redis;
 use super::cluster::Cluster;
-use super::dial::Dial;
+use super::dial::{Dial, Server};
 use super::keys::Layout;
 use super::known::KnownClients;
 use super::link::{Link, Place};
@@ -25,12 +24,13 @@ use crate::clock::Instant;
 use crate::connect::{self, Context, Options, decode};
 use crate::duration;
 use crate::error::{Error, Result};
+use crate::secret;
 
 /// How long a token outlives its last use: names that are locked once do not fill the server.
 const TOKEN_IDLE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-const PORT: u16 = 6379;
-const SENTINEL_PORT: u16 = 26379;
+pub(super) const PORT: u16 = 6379;
+pub(super) const SENTINEL_PORT: u16 = 26379;
 
 /// Opens all schemes of Redis.
 pub(crate) fn open(address: connect::Address, context: Context) -> BoxFuture<'static, Result<Arc<dyn Backend>>> {
@@ -50,7 +50,7 @@ pub(crate) fn open(address: connect::Address, context: Context) -> BoxFuture<'st
         let wake = router.wake().await?;
         let scripts = Scripts::of(layout);
         let record = Mutex::new((Instant::from_nanos(1), 0));
-        let Context { client, clock, timeout, .. } = context;
+        let Context { client, clock, timeout, prefix, .. } = context;
         let known_clients = KnownClients::default();
         let redis = Redis {
             router,
@@ -61,6 +61,7 @@ pub(crate) fn open(address: connect::Address, context: Context) -> BoxFuture<'st
             sync,
             fails_over,
             client,
+            prefix,
             clock,
             timeout,
             known_clients,
@@ -74,10 +75,11 @@ pub(crate) fn open(address: connect::Address, context: Context) -> BoxFuture<'st
 async fn route(scheme: &'static str, rest: &str, options: &mut Options, shared: &Arc<Shared>) -> Result<Arc<dyn Route>> {
     let one = |place| Arc::new(One(Link::new(place, shared)));
     if scheme == "redis+unix" {
-        return Ok(one(Place::Fixed(Box::new(unix(scheme, rest, options)?))));
+        return Ok(one(Place::Fixed(unix(scheme, rest, options)?)));
     }
     let sentinel = scheme.ends_with("+sentinel");
-    let url = Url::parse(scheme, rest, if sentinel { SENTINEL_PORT } else { PORT })?;
+    let mut url = Url::parse(scheme, rest, if sentinel { SENTINEL_PORT } else { PORT })?;
+    url.pass = password(url.pass, "pass_file", options)?;
     let dial = Dial::new(scheme, &url, options)?;
     if sentinel {
         let [master, db @ ..] = &*url.path else { return Err(refuse(scheme, "does not name the master")) };
@@ -85,12 +87,14 @@ async fn route(scheme: &'static str, rest: &str, options: &mut Options, shared: 
             return Err(refuse(scheme, "has a longer path"));
         }
         let (user, pass) = (options.take("sentinel_user"), options.take("sentinel_pass"));
+        let pass = password(pass, "sentinel_pass_file", options)?;
         if user.is_some() && pass.is_none() {
-            return Err(Error::config("the option \"sentinel_user\"", "is of no use alone", "sentinel_user with sentinel_pass"));
+            let allowed = "sentinel_user with sentinel_pass or sentinel_pass_file";
+            return Err(Error::config("the option \"sentinel_user\"", "is of no use alone", allowed));
         }
         let login = dial.login(user.as_deref(), pass.as_deref());
         let dial = dial.db(scheme, db.first().map(String::as_str))?;
-        let sentinels = Sentinels::new(master.clone(), &url.hosts, &login, dial, shared.timeout)?;
+        let sentinels = Sentinels::new(master.clone(), &url.hosts, &login, dial, shared.timeout);
         let link = Link::new(Place::Master(Arc::clone(&sentinels)), shared);
         link.connect().await?;
         sentinels.watch(&link);
@@ -114,34 +118,53 @@ async fn route(scheme: &'static str, rest: &str, options: &mut Options, shared: 
         return Err(refuse(scheme, "has several hosts or a longer path (redis+sentinel: and redis+cluster: take several hosts)"));
     };
     let dial = dial.db(scheme, url.path.first().map(String::as_str))?;
-    Ok(one(Place::Fixed(Box::new(dial.client(host)?))))
+    Ok(one(Place::Fixed(dial.server(host))))
 }
 
 /// A unix socket has no place in its URL for a login or a database: they are options.
-fn unix(scheme: &'static str, rest: &str, options: &mut Options) -> Result<redis::Client> {
+pub(super) fn unix(scheme: &'static str, rest: &str, options: &mut Options) -> Result<Server> {
     let path = rest.strip_prefix("//").unwrap_or(rest);
     let path = decode(path).filter(|path| path.starts_with('/')).ok_or_else(|| refuse(scheme, "names no socket"))?;
     let nowhere: Address = (String::new(), 0);
-    let url = Url { user: options.take("user"), pass: options.take("pass"), hosts: vec![nowhere], path: Vec::new() };
+    let pass = password(options.take("pass"), "pass_file", options)?;
+    let url = Url { user: options.take("user"), pass, hosts: vec![nowhere], path: Vec::new() };
     let dial = Dial::new(scheme, &url, options)?.db(scheme, options.take("db").as_deref())?;
-    dial.open(ConnectionAddr::Unix(path.into()))
+    Ok(dial.socket(path.into()))
 }
 
-fn token_idle(options: &mut Options) -> Result<Duration> {
+/// The password, which stands in the URL or in a file that the URL names.
+fn password(given: Option<String>, option: &str, options: &mut Options) -> Result<Option<String>> {
+    let Some(file) = options.take(option) else { return Ok(given) };
+    if given.is_some() {
+        return Err(Error::config(format!("the option {option:?}"), "is given beside a password", "one of the two"));
+    }
+    let file = std::path::PathBuf::from(file);
+    // Opening a pipe would wait for its writer, on the thread that renews.
+    if std::fs::metadata(&file).is_ok_and(|meta| !meta.is_file()) {
+        return Err(Error::config(format!("the option {option:?}"), "names something that is no file", "a file"));
+    }
+    let secret = secret::read(&file).map_err(|e| connect::of_option(option, e))?;
+    if secret.is_exposed() {
+        tracing::warn!(option, "every user may read the file of a password");
+    }
+    Ok(Some(secret.into_text()))
+}
+
+pub(super) fn token_idle(options: &mut Options) -> Result<Duration> {
     match options.take("token_ttl").as_deref() {
         None => Ok(TOKEN_IDLE),
         Some("never") => Ok(Duration::ZERO),
-        Some(text) => match duration::parse(text)? {
+        Some(text) => match duration::parse(text).map_err(|e| connect::of_option("token_ttl", e))? {
             d if d < Claim::MAX_LEASE => {
-                let asked = format!("a token_ttl of {text}");
-                Err(Error::config(asked, "could let a token go back under a hold", "24h or more, or never"))
+                let problem = "could let a token go back under a hold";
+                Err(Error::config("the option \"token_ttl\"", problem, "24h or more, or never"))
             }
             d => Ok(d),
         },
     }
 }
 
-fn sync(options: &mut Options, timeout: Duration) -> Result<Option<Sync>> {
+pub(super) fn sync(options: &mut Options, timeout: Duration) -> Result<Option<Sync>> {
     let within = options.duration("sync_timeout")?;
     let Some(text) = options.take("sync") else {
         return match within {
@@ -149,7 +172,7 @@ fn sync(options: &mut Options, timeout: Duration) -> Result<Option<Sync>> {
             None => Ok(None),
         };
     };
-    let wrong = |problem: &str| Error::config(format!("a sync of {text:?}"), problem, "a number of replicas, 1 or more");
+    let wrong = |problem: &str| Error::config("the option \"sync\"", problem, "a number of replicas, 1 or more");
     let replicas = text.parse().map_err(|_| wrong("is no number"))?;
     if replicas == 0 {
         return Err(wrong("would wait for nobody; without the option nothing waits"));
@@ -159,7 +182,7 @@ fn sync(options: &mut Options, timeout: Duration) -> Result<Option<Sync>> {
     // WAIT takes zero for ever.
     if within < Duration::from_millis(1) || within > longest {
         let allowed = format!("1ms to {longest:?}, a third of the timeout");
-        return Err(Error::config(format!("a sync_timeout of {within:?}"), "is out of range", allowed));
+        return Err(Error::config("the option \"sync_timeout\"", "is out of range", allowed));
     }
     Ok(Some(Sync { replicas, within }))
 }

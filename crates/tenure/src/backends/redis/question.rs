@@ -1,39 +1,63 @@
 //! One question over one connection.
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::aio::ConnectionLike;
 use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value, cmd, pipe};
 
+use super::connection::Connection;
 use super::scripts::Source;
 
 /// What is asked of a server.
 #[derive(Clone, Copy)]
 pub(super) enum Question<'a> {
-    Script { source: &'a Source, keys: &'a [&'a str], args: &'a [&'a str] },
+    Script {
+        source: &'a Source,
+        keys: &'a [&'a str],
+        args: &'a [&'a str],
+        /// The server shall tell of the next change of any of these, from before the script on.
+        heeds: &'a [&'a str],
+    },
     Command(&'a Cmd),
+}
+
+/// Whether a server will tell of the next change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Telling {
+    Yes,
+    No,
+    /// This user may not ask for it.
+    Refused,
 }
 
 impl Question<'_> {
     /// A script goes by its hash, or by its text if the server does not know it.
-    pub(super) async fn put(self, connection: &mut MultiplexedConnection, asking: bool) -> RedisResult<Value> {
-        let (source, keys, args) = match self {
-            Self::Command(command) => return send(connection, command, asking).await,
-            Self::Script { source, keys, args } => (source, keys, args),
+    pub(super) async fn put(self, connection: &mut Connection, asking: bool) -> RedisResult<(Value, Telling)> {
+        let (source, keys, args, heeds) = match self {
+            Self::Command(command) => return Ok((send(connection, command, asking).await?, Telling::No)),
+            Self::Script { source, keys, args, heeds } => (source, keys, args, heeds),
         };
         let call = |verb: &str, body: &str| {
             let mut call = cmd(verb);
             call.arg(body).arg(keys.len()).arg(keys).arg(args);
             call
         };
-        match send(connection, &call("EVALSHA", &source.hash), asking).await {
+        let by_hash = call("EVALSHA", &source.hash);
+        let (answer, telling) = if heeds.is_empty() || asking {
+            // What is asked for while a slot is on its way has to stand directly before, as the other would have to.
+            (send(connection, &by_hash, asking).await, Telling::No)
+        } else {
+            send_heeding(connection, &by_hash, heeds).await?
+        };
+        let answer = match answer {
             Err(e) if e.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
                 send(connection, &call("EVAL", &source.text), asking).await
             }
             answer => answer,
-        }
+        };
+        Ok((answer?, telling))
     }
 }
 
-async fn send(connection: &mut MultiplexedConnection, command: &Cmd, asking: bool) -> RedisResult<Value> {
+async fn send(connection: &mut Connection, command: &Cmd, asking: bool) -> RedisResult<Value> {
     if !asking {
         return command.query_async(connection).await;
     }
@@ -42,4 +66,19 @@ async fn send(connection: &mut MultiplexedConnection, command: &Cmd, asking: boo
     both.cmd("ASKING").add_command(command.clone());
     let answers = connection.req_packed_commands(&both, 1, 1).await?;
     answers.into_iter().next().unwrap_or(Value::Nil).extract_error()
+}
+
+/// Has the server remember keys for us by reading them, and asks in the same breath: whatever changes after the answer is told.
+/// Not by the script itself: what that reads is more than matters, and which of it is remembered differs between servers.
+async fn send_heeding(connection: &mut Connection, command: &Cmd, heeds: &[&str]) -> RedisResult<(RedisResult<Value>, Telling)> {
+    let mut all = pipe();
+    all.cmd("CLIENT").arg("CACHING").arg("YES").cmd("EXISTS").arg(heeds).add_command(command.clone());
+    let mut answers = connection.req_packed_commands(&all, 0, 3).await?.into_iter().map(Value::extract_error);
+    let mut next = || answers.next().unwrap_or(Ok(Value::Nil));
+    let telling = match (next(), next()) {
+        (Err(_), _) => Telling::Refused,
+        (_, Err(_)) => Telling::No,
+        (Ok(_), Ok(_)) => Telling::Yes,
+    };
+    Ok((next(), telling))
 }

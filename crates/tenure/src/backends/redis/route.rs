@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use super::fault::{Cause, Failure, NAME};
 use super::link::{Answer, Link};
 use super::question::Question;
+use super::reserved::refuse_reserved;
 use super::shared::{Shared, Wake, lock};
 use crate::error::{Error, Fault, Result};
 use crate::name::Resource;
@@ -124,17 +125,21 @@ pub(super) struct Router {
 
 impl Router {
     pub(super) fn new(route: Arc<dyn Route>, shared: Arc<Shared>) -> Arc<Self> {
-        Arc::new_cyclic(|me| Self {
+        let router = Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             route,
             shared,
             mending: AtomicBool::new(false),
             last_failure: Mutex::new(Instant::now()),
             looked: Mutex::default(),
-        })
+        });
+        drop(router.shared.router.set(Arc::downgrade(&router)));
+        router
     }
 
+    /// Which slot a name is in. Refuses what is no name for a lock here: the one place that all verbs come by.
     pub(super) fn slot(&self, name: &Resource) -> Result<u16> {
+        refuse_reserved(name)?;
         self.route.slot(name)
     }
 
@@ -215,9 +220,19 @@ impl Router {
         if let Ok(link) = self.route.link(slot).await
             && link.wake() == Some(Wake::PubSub)
         {
-            link.subscribe(channel).await?;
+            let (limit, channel) = (self.shared.timeout, channel.to_owned());
+            // By itself: if it were cut off half-way, the server would know of a subscription that is not written down here.
+            let subscribe = async move { tokio::time::timeout(limit, link.subscribe(&channel)).await };
+            let late = |_| Err(Error::unavailable(NAME, "subscribing", Fault::Timeout, "no answer"));
+            self.shared.runtime.spawn(subscribe).await.map_err(|_| Error::Closed)?.unwrap_or_else(late)?;
         }
         Ok(signal)
+    }
+
+    /// A connection is given up for a call that was cut off. Nobody may call again for a while, and those who wait hear nothing without one.
+    pub(super) fn lost_touch(&self, link: &Arc<Link>) {
+        self.route.suspect(link);
+        self.look_after();
     }
 
     /// Sees to it that what a call has found broken is found whole again soon: the next call may be seconds away.

@@ -28,6 +28,7 @@ pub(crate) struct Scripts {
     pub(crate) renew: Source,
     pub(crate) release: Source,
     pub(crate) inspect: Source,
+    pub(crate) list: Source,
     pub(crate) break_hold: Source,
 }
 
@@ -52,24 +53,25 @@ impl Source {
 }
 
 impl Scripts {
-    /// From what a layout writes, how it is described and how it is broken.
-    fn new(layout: &str, describe: &str, break_hold: &str) -> Self {
+    /// From what a layout writes, how it is described, found and broken.
+    fn new(layout: &str, describe: &str, list: &str, break_hold: &str) -> Self {
         Self {
             acquire: Source::new(&[TOKEN, layout, include_str!("scripts/acquire.lua")]),
             renew: Source::new(&[BATCH, layout, include_str!("scripts/renew.lua")]),
             release: Source::new(&[TELL, layout, include_str!("scripts/release.lua")]),
             inspect: Source::new(&[describe, include_str!("scripts/inspect.lua")]),
+            list: Source::new(&[list]),
             break_hold: Source::new(&[TOKEN, TELL, layout, describe, break_hold]),
         }
     }
 
     fn redisson() -> Self {
         let describe = [NOW, RW, PERMITS, DESCRIBE].concat();
-        Self::new(REDISSON, &describe, include_str!("scripts/break_redisson.lua"))
+        Self::new(REDISSON, &describe, include_str!("scripts/list_redisson.lua"), include_str!("scripts/break_redisson.lua"))
     }
 
     fn plain() -> Self {
-        Self::new(PLAIN, DESCRIBE_PLAIN, include_str!("scripts/break_plain.lua"))
+        Self::new(PLAIN, DESCRIBE_PLAIN, include_str!("scripts/list_plain.lua"), include_str!("scripts/break_plain.lua"))
     }
 
     pub(crate) fn of(layout: Layout) -> &'static Self {

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind, Value, cmd};
+use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value, cmd};
 use tracing::{debug, info, warn};
 
-use super::dial::Dial;
+use super::connection::Connection;
+use super::dial::{Dial, Server};
 use super::fault::{Failure, NAME};
 use super::link::Link;
 use super::reply::{field, int, text};
@@ -37,27 +37,34 @@ pub(super) struct Sentinels {
 
 struct Sentinel {
     at: String,
-    client: Client,
-    live: Mutex<Option<MultiplexedConnection>>,
+    server: Server,
+    live: Mutex<Option<Connection>>,
 }
 
 /// Where a sentinel says that the master is. The larger epoch is the later truth.
 type View = (i64, Address);
 
 impl Sentinels {
-    pub(super) fn new(master: String, at: &[Address], login: &Dial, dial: Dial, timeout: Duration) -> Result<Arc<Self>> {
+    pub(super) fn new(master: String, at: &[Address], login: &Dial, dial: Dial, timeout: Duration) -> Arc<Self> {
         let sentinel =
-            |at: &Address| Ok(Sentinel { at: format!("{}:{}", at.0, at.1), client: login.client(at)?, live: Mutex::default() });
-        let sentinels = at.iter().map(sentinel).collect::<Result<_>>()?;
-        Ok(Arc::new(Self { master, sentinels, dial, timeout, link: OnceLock::new() }))
+            |at: &Address| Sentinel { at: format!("{}:{}", at.0, at.1), server: login.server(at), live: Mutex::default() };
+        let sentinels = at.iter().map(sentinel).collect();
+        Arc::new(Self { master, sentinels, dial, timeout, link: OnceLock::new() })
     }
 
-    /// A client of the server that is the master, by the latest word of all sentinels that answer.
-    pub(super) async fn master(&self) -> Result<Client> {
-        self.dial.client(&self.address().await?)
+    /// One sentinel, however it is reached.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn behind(server: Server, dial: Dial, timeout: Duration) -> Self {
+        let sentinel = Sentinel { at: "made:1".to_owned(), server, live: Mutex::default() };
+        Self { master: "main".to_owned(), sentinels: vec![sentinel], dial, timeout, link: OnceLock::new() }
     }
 
-    async fn address(&self) -> Result<Address> {
+    /// The server that is the master, by the latest word of all sentinels that answer.
+    pub(super) async fn master(&self) -> Result<Server> {
+        Ok(self.dial.server(&self.address().await?))
+    }
+
+    pub(super) async fn address(&self) -> Result<Address> {
         let mut asked: FuturesUnordered<_> = self.sentinels.iter().map(|sentinel| self.view(sentinel)).collect();
         let (mut views, mut troubles) = (Vec::new(), Vec::new());
         loop {
@@ -98,7 +105,7 @@ impl Sentinels {
         let connection = match live {
             Some(connection) => connection,
             // Nobody hears from this one until it is kept; it lives as long as its question.
-            None => sentinel.client.get_multiplexed_async_connection_with_config(&self.config()).await.map_err(failed)?,
+            None => sentinel.server.connect(config(), self.timeout).await.map_err(failed)?,
         };
         let (mut one, mut other) = (connection.clone(), connection);
         let (mut address, mut about) = (cmd("SENTINEL"), cmd("SENTINEL"));
@@ -119,10 +126,6 @@ impl Sentinels {
         // Who may not ask for the epoch has to take their words as equal.
         let epoch = about.ok().as_ref().and_then(|about| field(about, "config-epoch")).and_then(int);
         Ok((epoch.unwrap_or_default(), address))
-    }
-
-    fn config(&self) -> AsyncConnectionConfig {
-        AsyncConnectionConfig::new().set_connection_timeout(Some(self.timeout)).set_response_timeout(None)
     }
 
     /// Keeps a connection to every sentinel, so that the link hears at once when the master has changed: one alone may be
@@ -173,13 +176,13 @@ impl Sentinels {
             return cmd("PING").query_async(&mut connection).await;
         }
         let me = Arc::downgrade(self);
-        let config = self.config().set_push_sender(move |push| {
+        let config = config().set_push_sender(move |push| {
             if let Some(sentinels) = me.upgrade() {
                 sentinels.on_push(i, &push);
             }
             Ok::<(), ()>(())
         });
-        let mut connection = sentinel.client.get_multiplexed_async_connection_with_config(&config).await?;
+        let mut connection = sentinel.server.connect(config, self.timeout).await?;
         connection.subscribe("+switch-master").await?;
         if self.is_closed() {
             return Ok(());
@@ -208,6 +211,10 @@ impl Sentinels {
             _ => {}
         }
     }
+}
+
+fn config() -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new().set_response_timeout(None)
 }
 
 fn votes(views: &[View], view: &View) -> usize {

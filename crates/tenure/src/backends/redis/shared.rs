@@ -3,24 +3,29 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 
 use super::keys::Layout;
 use super::link::Link;
+use super::route::Router;
 use crate::name::OwnerId;
 use crate::signal::Hub;
 
 /// How waiters are woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wake {
-    /// `CLIENT TRACKING`: the busy answer itself has read the key, so any change of it is pushed, whoever makes it.
+    /// `CLIENT TRACKING`: whoever is to wait has the key read in the same breath as it asks, so any change of it is pushed,
+    /// whoever makes it. What is pushed is forgotten, and nothing is forgotten without a push.
     Tracking,
     /// The channel of the lock: costs a subscription, and hears only of those who publish.
     PubSub,
 }
+
+/// Per key, the connection over which its next change is told, and how much had been heard when that was asked for.
+type Told = HashMap<String, (u64, u64)>;
 
 pub(super) struct Shared {
     pub(super) timeout: Duration,
@@ -37,6 +42,10 @@ pub(super) struct Shared {
     ids: AtomicU64,
     /// Channels on which somebody waits, since when.
     waits: Mutex<HashMap<String, (OwnerId, Instant)>>,
+    /// Of which keys servers will tell, by channel: not every channel has one name, and those who read heed more keys.
+    told: Mutex<HashMap<String, Told>>,
+    /// Who looks after what is broken.
+    pub(super) router: OnceLock<Weak<Router>>,
     links: Mutex<Vec<Weak<Link>>>,
 }
 
@@ -47,6 +56,7 @@ impl Shared {
             let on_last = move |channel: &str| {
                 let Some(shared) = me.upgrade() else { return };
                 lock(&shared.waits).remove(channel);
+                lock(&shared.told).remove(channel);
                 let links: Vec<_> = lock(&shared.links).iter().filter_map(Weak::upgrade).collect();
                 links.iter().for_each(|link| link.stopped_listening(channel));
             };
@@ -61,6 +71,8 @@ impl Shared {
                 connections: AtomicU64::new(0),
                 ids: AtomicU64::new(0),
                 waits: Mutex::default(),
+                told: Mutex::default(),
+                router: OnceLock::new(),
                 links: Mutex::default(),
             }
         })
@@ -86,6 +98,21 @@ impl Shared {
             *wait = (owner, Instant::now());
         }
         wait.1.elapsed()
+    }
+
+    /// Whether the next change of these keys will be told over this connection, because nothing was `heard` since that was asked for.
+    pub(super) fn is_told(&self, channel: &str, keys: &[&str], session: u64, heard: u64) -> bool {
+        let told = lock(&self.told);
+        told.get(channel).is_some_and(|told| keys.iter().all(|key| told.get(*key) == Some(&(session, heard))))
+    }
+
+    pub(super) fn will_be_told(&self, channel: &str, keys: &[&str], session: u64, heard: u64) {
+        // Nobody would take it away again after the last one who listens.
+        if self.hub.listens(channel) {
+            let mut told = lock(&self.told);
+            let told = told.entry(channel.to_owned()).or_default();
+            told.extend(keys.iter().map(|key| ((*key).to_owned(), (session, heard))));
+        }
     }
 }
 

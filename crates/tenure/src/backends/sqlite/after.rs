@@ -10,9 +10,9 @@ use crate::name::ClientId;
 #[derive(Debug, Default)]
 pub(super) struct After {
     fire: Vec<String>,
-    send: Vec<(String, Vec<u8>)>,
+    send: Vec<(ClientId, Vec<u8>)>,
     watch: Vec<(String, Vec<(ClientId, File)>)>,
-    dead: Vec<String>,
+    dead: Vec<ClientId>,
 }
 
 impl After {
@@ -24,7 +24,7 @@ impl After {
     }
 
     /// Leaves word with another client; once, however many of its waiters it is for.
-    pub(super) fn send(&mut self, client: String, message: &Message) {
+    pub(super) fn send(&mut self, client: ClientId, message: &Message) {
         let word = (client, message.encode());
         if !self.send.contains(&word) {
             self.send.push(word);
@@ -36,14 +36,14 @@ impl After {
     }
 
     /// Removes the pipes of a dead client.
-    pub(super) fn remove(&mut self, client: String) {
+    pub(super) fn remove(&mut self, client: ClientId) {
         self.dead.push(client);
     }
 
     /// Comes before the answers: what others wait for first.
     pub(super) fn run(self, peers: &Arc<Peers>) {
         for (client, message) in self.send {
-            peers.send(&client, &message);
+            peers.send(client, &message);
         }
         for key in self.fire {
             peers.hub().fire(&key);
@@ -53,7 +53,7 @@ impl After {
         }
         // After the rows are gone: a missing pipe says nothing, so a row must not outlive the pipe of a dead client.
         for client in self.dead {
-            peers.remove(&client);
+            peers.remove(client);
         }
     }
 }

@@ -42,6 +42,10 @@ pub(crate) fn sqlite_error(path: &Path, doing: &str, e: &rusqlite::Error) -> Err
         _ if is_busy(e) => {
             Error::unavailable(NAME, doing, Fault::StoreBusy, format!("{detail} (another program keeps it locked)"))
         }
+        ErrorCode::OperationInterrupted => {
+            let detail = format!("{detail} (it took too long: the file is very large, or damaged)");
+            Error::unavailable(NAME, doing, Fault::Timeout, detail)
+        }
         ErrorCode::DiskFull | ErrorCode::SystemIoFailure => Error::unavailable(NAME, doing, Fault::Disk, detail),
         ErrorCode::CannotOpen => Error::unavailable(NAME, doing, Fault::Connection, detail),
         ErrorCode::OutOfMemory => Error::unavailable(NAME, doing, Fault::OutOfMemory, detail),
@@ -49,7 +53,7 @@ pub(crate) fn sqlite_error(path: &Path, doing: &str, e: &rusqlite::Error) -> Err
         ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied => {
             Error::backend(NAME, doing, Fault::Denied, detail)
         }
-        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::Unknown => {
+        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::Unknown | ErrorCode::TooBig => {
             Error::backend(NAME, doing, Fault::Corrupt, detail)
         }
         _ => Error::backend(NAME, doing, Fault::Protocol, detail),

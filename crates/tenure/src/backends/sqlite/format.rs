@@ -1,4 +1,4 @@
-//! What the file looks like, and which files are ours.
+//! What the file looks like, and which files are ours: those with our tables, to the letter, and nothing else.
 
 use std::path::Path;
 
@@ -6,6 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::fault::NAME;
 use super::file::Refusal;
+use super::introduce;
 use crate::error::{Error, Fault, Result};
 
 /// Marks the file as ours: "TNRE".
@@ -36,6 +37,26 @@ CREATE TABLE counted (
 CREATE INDEX counted_until ON counted (until);
 ";
 
+/// The tables of the format before.
+const SCHEMA_BEFORE: &str = "
+CREATE TABLE counter (one INTEGER PRIMARY KEY CHECK (one = 1), token INTEGER NOT NULL) STRICT;
+CREATE TABLE holds (
+    name BLOB PRIMARY KEY, owner TEXT NOT NULL, client TEXT NOT NULL, boot TEXT NOT NULL,
+    until INTEGER NOT NULL, token INTEGER NOT NULL, last INTEGER NOT NULL, note TEXT
+) STRICT, WITHOUT ROWID;
+CREATE TABLE waiters (
+    place INTEGER PRIMARY KEY, name BLOB NOT NULL, owner TEXT NOT NULL, client TEXT NOT NULL, boot TEXT NOT NULL
+) STRICT;
+CREATE INDEX waiters_in_line ON waiters (name);
+CREATE UNIQUE INDEX waiters_once ON waiters (owner, name);
+";
+
+/// What `ANALYZE` makes, which whoever looks after databases may have run.
+const STATISTICS: [(&str, &str); 2] = [
+    ("sqlite_stat1", "CREATE TABLE sqlite_stat1(tbl,idx,stat)"),
+    ("sqlite_stat4", "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)"),
+];
+
 /// What is found in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
@@ -52,14 +73,48 @@ pub(super) fn check(conn: &Connection, path: &Path) -> Result<Format, Refusal> {
     let refuse = |detail: String| Err(Error::backend(NAME, "opening", Fault::ForeignFormat, detail).into());
     match (application, version, objects) {
         (0, 0, 0) => Ok(Format::Empty),
-        (APPLICATION, BEFORE, _) => Ok(Format::Before),
-        (APPLICATION, VERSION, _) => Ok(Format::Present),
+        (APPLICATION, BEFORE | VERSION, _) => {
+            let schema = if version == BEFORE { SCHEMA_BEFORE } else { SCHEMA };
+            match foreign(conn, schema)? {
+                None if version == BEFORE => Ok(Format::Before),
+                None => Ok(Format::Present),
+                Some(what) => {
+                    refuse(format!("{} {what}; allowed: the tables of format {version} and nothing else", path.display()))
+                }
+            }
+        }
         (APPLICATION, newer, _) => {
             let allowed = format!("{BEFORE} or {VERSION}, or a later version of this program");
             refuse(format!("{} has format {newer}; allowed: {allowed}", path.display()))
         }
         _ => refuse(format!("{} is a database of another program; allowed: a new file", path.display())),
     }
+}
+
+/// What is in a schema: the type, the name, the table, the text.
+type Object = (String, String, String, Option<String>);
+
+/// In what the file differs from a schema. What is there to the letter can do no more than ours.
+fn foreign(conn: &Connection, schema: &str) -> rusqlite::Result<Option<String>> {
+    let ours = Connection::open_in_memory()?;
+    ours.execute_batch(schema)?;
+    let needed = objects(&ours)?;
+    ours.execute_batch(introduce::TABLES)?;
+    let mut known = objects(&ours)?;
+    known.extend(STATISTICS.map(|(name, sql)| ("table".to_owned(), name.to_owned(), name.to_owned(), Some(sql.to_owned()))));
+    let found = objects(conn)?;
+    let named =
+        |(kind, name, ..): &Object| format!("{:.16} {:?}", kind.escape_debug(), name.chars().take(64).collect::<String>());
+    if let Some(other) = found.iter().find(|object| !known.contains(object)) {
+        return Ok(Some(format!("has the {}, which is not as this program makes it", named(other))));
+    }
+    Ok(needed.iter().find(|object| !found.contains(object)).map(|missing| format!("lacks the {}", named(missing))))
+}
+
+fn objects(conn: &Connection) -> rusqlite::Result<Vec<Object>> {
+    // More than we ever have: who has more has something else among the first.
+    let mut read = conn.prepare("SELECT type, name, tbl_name, sql FROM sqlite_schema LIMIT 64")?;
+    read.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?.collect()
 }
 
 /// Makes the tables, or those of the format before into those of today.

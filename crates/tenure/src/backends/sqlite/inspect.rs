@@ -1,83 +1,149 @@
 //! What the file says of locks. Changes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use rusqlite::params;
+use rusqlite::{Params, Row, params};
 
 use super::fault::NAME;
 use super::peers::Reach;
-use super::rows::{Hold, hold_columns, signed};
+use super::rows::{Hold, Waiter, hold_columns, signed, unsigned};
 use super::verbs::{Answer, Verbs};
 use crate::backend::{Mode, Permits, State};
 use crate::backends::verdict::held;
 use crate::clock::Instant;
 use crate::error::{Error, Fault};
-use crate::name::Resource;
+use crate::name::{ClientId, Resource, Token};
 
-const LIST: &str =
+// Each table is read once: with hundreds of thousands of names, a few statements for each take many seconds.
+const HOLDS: &str =
     concat!("SELECT ", hold_columns!(), ", name FROM holds WHERE name >= ?1 AND boot = ?2 AND until > ?3 ORDER BY name");
+const LINES: &str = "SELECT place, owner, client, kind, take, until, name FROM waiters
+                     WHERE name >= ?1 AND boot = ?2 AND until > ?3 ORDER BY name, place";
+const LATCHES: &str = "SELECT count, name FROM latches WHERE name >= ?1 ORDER BY name";
+const NUMBERS: &str = "SELECT number, name FROM permits WHERE name >= ?1 ORDER BY name";
+
+/// What the file says of one name.
+#[derive(Default)]
+struct Found {
+    holds: Vec<Hold>,
+    line: Vec<Waiter>,
+    permits: Option<u32>,
+    count: Option<u64>,
+}
+
+/// What is known of clients: each is looked at once, however much it has.
+#[derive(Default)]
+struct Known {
+    dead: HashMap<ClientId, bool>,
+    gone: HashMap<ClientId, bool>,
+}
+
+impl Known {
+    fn is_dead(&mut self, verbs: &Verbs<'_>, client: Option<ClientId>) -> bool {
+        client.is_some_and(|id| *self.dead.entry(id).or_insert_with(|| verbs.is_dead(client)))
+    }
+
+    fn is_gone(&mut self, verbs: &Verbs<'_>, client: Option<ClientId>) -> bool {
+        client.is_none_or(|id| *self.gone.entry(id).or_insert_with(|| verbs.reach(client) == Reach::Gone))
+    }
+}
 
 impl Verbs<'_> {
     pub(super) fn inspect_one(&mut self, resource: &Resource) -> Answer<Vec<State>> {
         let now = self.me.clock.now();
-        let mut holds = self.stored(resource.as_str(), now)?.holds;
-        holds.retain(|hold| !self.is_dead(&hold.client));
-        Ok(Ok(vec![self.state(resource.clone(), holds, now)?]))
+        let name = resource.as_str();
+        let holds = self.stored(name, now)?.holds;
+        let found = Found { holds, line: self.line(name, now)?, permits: self.permits(name)?, count: self.count(name)? };
+        Ok(Ok(vec![self.state(resource.clone(), found, self.counter()?, &mut Known::default(), now)]))
     }
 
     /// The names that somebody holds, and latches that are not open.
     pub(super) fn inspect_prefix(&mut self, prefix: &str) -> Answer<Vec<State>> {
         let now = self.me.clock.now();
-        let mut names: BTreeMap<Vec<u8>, Vec<Hold>> = BTreeMap::new();
-        let mut statement = self.tx.prepare_cached(LIST)?;
-        let mut rows = statement.query(params![prefix.as_bytes(), self.me.boot, signed(now.as_nanos())])?;
-        while let Some(row) = rows.next()? {
-            let name: Vec<u8> = row.get(8)?;
-            if !name.starts_with(prefix.as_bytes()) {
-                break;
+        let mut names: BTreeMap<Vec<u8>, Found> = BTreeMap::new();
+        let at = signed(now.as_nanos());
+        self.each(HOLDS, params![prefix.as_bytes(), self.me.boot, at], prefix, 8, |row, name| {
+            names.entry(name).or_default().holds.push(Hold::read(row)?);
+            Ok(())
+        })?;
+        let mut known = Known::default();
+        names.retain(|_, found| {
+            found.holds.retain(|hold| !known.is_dead(self, hold.client));
+            !found.holds.is_empty()
+        });
+        self.each(LATCHES, params![prefix.as_bytes()], prefix, 1, |row, name| {
+            names.entry(name).or_default().count = Some(unsigned(row.get(0)?));
+            Ok(())
+        })?;
+        self.each(NUMBERS, params![prefix.as_bytes()], prefix, 1, |row, name| {
+            if let Some(found) = names.get_mut(&name) {
+                found.permits = Some(row.get(0)?);
             }
-            let hold = Hold::read(row)?;
-            if !self.is_dead(&hold.client) {
-                names.entry(name).or_default().push(hold);
+            Ok(())
+        })?;
+        self.each(LINES, params![prefix.as_bytes(), self.me.boot, at], prefix, 6, |row, name| {
+            if let Some(found) = names.get_mut(&name) {
+                found.line.push(Waiter::read(row)?);
             }
-        }
-        let mut statement = self.tx.prepare_cached("SELECT name FROM latches WHERE name >= ?1 ORDER BY name")?;
-        let mut rows = statement.query(params![prefix.as_bytes()])?;
-        while let Some(row) = rows.next()? {
-            let name: Vec<u8> = row.get(0)?;
-            if !name.starts_with(prefix.as_bytes()) {
-                break;
-            }
-            names.entry(name).or_default();
-        }
+            Ok(())
+        })?;
+        let fence = self.counter()?;
         let mut states = Vec::new();
-        for (name, holds) in names {
+        for (name, found) in names {
             let Some(resource) = String::from_utf8(name).ok().and_then(|name| Resource::new(name).ok()) else {
                 return Ok(Err(Error::backend(NAME, "listing", Fault::Corrupt, "a name in the file is not UTF-8")));
             };
-            states.push(self.state(resource, holds, now)?);
+            states.push(self.state(resource, found, fence, &mut known, now));
         }
         Ok(Ok(states))
     }
 
-    fn state(&self, resource: Resource, holds: Vec<Hold>, now: Instant) -> rusqlite::Result<State> {
-        let name = resource.as_str();
-        let mut line = self.line(name, now)?;
-        // Those who keep others out need no pipe to be there.
-        line.retain(|w| if w.mode.keeps_place() { !self.is_dead(&w.client) } else { self.reach(&w.client) != Reach::Gone });
+    /// All rows, in the order of their names, whose name in this column begins with a prefix.
+    fn each(
+        &self,
+        sql: &str,
+        params: impl Params,
+        prefix: &str,
+        column: usize,
+        mut take: impl FnMut(&Row<'_>, Vec<u8>) -> rusqlite::Result<()>,
+    ) -> rusqlite::Result<()> {
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let mut rows = statement.query(params)?;
+        let mut furthest = Vec::new();
+        while let Some(row) = rows.next()? {
+            let name: Vec<u8> = row.get(column)?;
+            if !name.starts_with(prefix.as_bytes()) {
+                break;
+            }
+            // There may be many. A damaged tree without an end comes back to names that were there.
+            if name > furthest {
+                self.bounds.restart();
+                furthest.clone_from(&name);
+            }
+            take(row, name)?;
+        }
+        Ok(())
+    }
+
+    fn state(&self, resource: Resource, found: Found, fence: Option<Token>, known: &mut Known, now: Instant) -> State {
+        let Found { mut holds, mut line, permits, count } = found;
+        holds.retain(|hold| !known.is_dead(self, hold.client));
+        line.retain(|w| {
+            // Those who keep others out need no pipe to be there.
+            let left = if w.mode.keeps_place() { known.is_dead(self, w.client) } else { known.is_gone(self, w.client) };
+            w.mode.holds() && !left
+        });
         let modes: Vec<_> = holds.iter().map(|hold| (&hold.owner, hold.mode)).collect();
         let taken = i64::try_from(held(&modes)).unwrap_or(i64::MAX);
-        let permits = self.permits(name)?.map(|of| Permits { of: of.into(), free: i64::from(of) - taken });
-        let count = self.count(name)?;
-        Ok(State {
+        State {
             waiting: Some(u32::try_from(line.len()).unwrap_or(u32::MAX)),
             line: line.into_iter().filter(|w| w.mode == Mode::Fair).map(|w| w.owner).collect(),
-            permits,
+            permits: permits.map(|of| Permits { of: of.into(), free: i64::from(of) - taken }),
             count,
-            fence: self.counter()?,
+            fence,
             holders: holds.into_iter().map(|hold| hold.show(now)).collect(),
             verdicts: Vec::new(),
             resource,
-        })
+        }
     }
 }

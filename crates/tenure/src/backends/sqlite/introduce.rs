@@ -10,7 +10,7 @@ use crate::backend::{InUse, Server};
 use crate::name::Token;
 
 // Made when they are first wanted: programs that know nothing of them go on with the file.
-const TABLES: &str = "
+pub(super) const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS introduced (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS leases (lease INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL) STRICT";
 /// A lease that nobody has come with for so long, and twice its own length, is no longer in use.

@@ -4,11 +4,12 @@ use rusqlite::{OptionalExtension, params};
 
 use super::message::Message;
 use super::peers::{Life, Reach};
-use super::rows::{Hold, Waiter, signed, written};
+use super::rows::{Hold, Waiter, read_client, signed, written};
 use super::verbs::Verbs;
 use crate::backend::{Claim, Mode};
 use crate::backends::verdict::{Verdict, verdict};
 use crate::clock::Instant;
+use crate::name::ClientId;
 
 /// How many in line are told whom to watch: a second one, in case that the first dies with the holder.
 const WATCHERS: usize = 2;
@@ -19,16 +20,16 @@ pub(super) fn key_of(mode: Mode, name: &str, owner: &str) -> String {
 }
 
 /// The clients whose death may bring a claim to its turn, each once.
-pub(super) fn before<'a>(mode: Mode, owner: &str, holds: &'a [Hold], line: &'a [Waiter]) -> Vec<&'a str> {
-    let holders = || holds.iter().map(|hold| &*hold.client).collect();
-    let mut clients: Vec<&str> = match mode {
+pub(super) fn before(mode: Mode, owner: &str, holds: &[Hold], line: &[Waiter]) -> Vec<ClientId> {
+    let holders = || holds.iter().filter_map(|hold| hold.client).collect();
+    let mut clients: Vec<ClientId> = match mode {
         // Each looks at the one before it alone: two hundred who wait must not look at two hundred each.
         Mode::Fair => match line.iter().take_while(|w| w.owner != owner).filter(|w| w.mode == Mode::Fair).last() {
-            Some(waiter) => vec![&waiter.client],
+            Some(waiter) => waiter.client.into_iter().collect(),
             None => holders(),
         },
         Mode::Read if holds.iter().all(|hold| hold.mode == Mode::Read) => {
-            line.iter().filter(|w| w.mode == Mode::Write && w.owner != owner).map(|w| &*w.client).collect()
+            line.iter().filter(|w| w.mode == Mode::Write && w.owner != owner).filter_map(|w| w.client).collect()
         }
         _ => holders(),
     };
@@ -63,6 +64,13 @@ impl Verbs<'_> {
         Ok(())
     }
 
+    /// Whether other clients stand in line.
+    pub(super) fn others_wait(&self, name: &str, now: Instant) -> rusqlite::Result<bool> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM waiters WHERE name = ?1 AND boot = ?2 AND until > ?3 AND client <> ?4)";
+        let params = params![name.as_bytes(), self.me.boot, signed(now.as_nanos()), self.me.client];
+        self.tx.prepare_cached(sql)?.query_row(params, |row| row.get(0))
+    }
+
     pub(super) fn leave_line(&self, name: &str, owner: &str) -> rusqlite::Result<usize> {
         self.run("DELETE FROM waiters WHERE owner = ?2 AND name = ?1", params![name.as_bytes(), owner])
     }
@@ -76,7 +84,7 @@ impl Verbs<'_> {
         let (id, key) = (self.me.id, name.to_owned());
         let message = if mode.is_shared() { Message::HeldToo(id, key) } else { Message::Held(id, key) };
         for client in self.next_in_line(name, WATCHERS)? {
-            if client != self.me.client {
+            if client != self.me.id {
                 self.after.send(client, &message);
             }
         }
@@ -104,7 +112,7 @@ impl Verbs<'_> {
         // The plain lock does without reading the whole line.
         if holds.is_empty() {
             for client in self.next_in_line(name, 1)? {
-                self.leave_word(client, name.to_owned());
+                self.leave_word(Some(client), name.to_owned());
             }
         }
         Ok(())
@@ -113,9 +121,9 @@ impl Verbs<'_> {
     /// Wakes the first that lives in the line of a fair lock, without reading all of it.
     fn wake_first(&mut self, name: &str, now: Instant) -> rusqlite::Result<()> {
         while let Some(waiter) = self.first_fair(name, now)? {
-            match self.reach(&waiter.client) {
-                Reach::Yes => self.leave_word(waiter.client.clone(), key_of(waiter.mode, name, &waiter.owner)),
-                Reach::Gone if self.is_dead(&waiter.client) => {
+            match self.reach(waiter.client) {
+                Reach::Yes => self.leave_word(waiter.client, key_of(waiter.mode, name, &waiter.owner)),
+                Reach::Gone if self.is_dead(waiter.client) => {
                     self.run("DELETE FROM waiters WHERE place = ?1", params![waiter.place])?;
                     continue;
                 }
@@ -138,9 +146,9 @@ impl Verbs<'_> {
             if verdict(&waiter.owner, waiter.mode, &holds, &modes, number) != Verdict::Grant {
                 continue;
             }
-            match self.reach(&waiter.client) {
-                Reach::Yes => self.leave_word(waiter.client.clone(), key_of(waiter.mode, name, &waiter.owner)),
-                Reach::Gone if !waiter.mode.keeps_place() || self.is_dead(&waiter.client) => {
+            match self.reach(waiter.client) {
+                Reach::Yes => self.leave_word(waiter.client, key_of(waiter.mode, name, &waiter.owner)),
+                Reach::Gone if !waiter.mode.keeps_place() || self.is_dead(waiter.client) => {
                     self.run("DELETE FROM waiters WHERE place = ?1", params![waiter.place])?;
                     line.remove(at - 1);
                     modes.remove(at - 1);
@@ -167,23 +175,23 @@ impl Verbs<'_> {
         }
         let sql = "DELETE FROM waiters WHERE name = ?1 AND kind = ?2 RETURNING client";
         let mut statement = self.tx.prepare_cached(sql)?;
-        let rows = statement.query_map(params![name.as_bytes(), written(Mode::CountZero).0], |row| row.get(0))?;
-        for client in rows.collect::<rusqlite::Result<Vec<String>>>()? {
+        let rows = statement.query_map(params![name.as_bytes(), written(Mode::CountZero).0], |row| read_client(row, 0))?;
+        for client in rows.collect::<rusqlite::Result<Vec<_>>>()? {
             self.leave_word(client, name.to_owned());
         }
         Ok(())
     }
 
-    fn leave_word(&mut self, client: String, key: String) {
-        if client == self.me.client {
-            self.after.fire(key);
-        } else {
-            self.after.send(client, &Message::Free(key));
+    fn leave_word(&mut self, client: Option<ClientId>, key: String) {
+        match client {
+            Some(client) if client == self.me.id => self.after.fire(key),
+            Some(client) => self.after.send(client, &Message::Free(key)),
+            None => {}
         }
     }
 
     /// The clients that come first in line and can be reached. The dead are taken out of the line.
-    fn next_in_line(&self, name: &str, count: usize) -> rusqlite::Result<Vec<String>> {
+    fn next_in_line(&self, name: &str, count: usize) -> rusqlite::Result<Vec<ClientId>> {
         let mut next = Vec::new();
         let mut gone = Vec::new();
         let sql = "SELECT place, client, until FROM waiters WHERE name = ?1 AND boot = ?2 ORDER BY place";
@@ -192,9 +200,9 @@ impl Verbs<'_> {
         while next.len() < count
             && let Some(row) = rows.next()?
         {
-            let client: String = row.get(1)?;
-            match self.reach(&client) {
-                Reach::Yes => next.push(client),
+            let client = read_client(row, 1)?;
+            match self.reach(client) {
+                Reach::Yes => next.extend(client),
                 // Without pipes its place has a lease.
                 Reach::Gone if row.get::<_, i64>(2)? == i64::MAX => gone.push(row.get::<_, i64>(0)?),
                 Reach::Gone | Reach::Refused => {}
@@ -206,15 +214,23 @@ impl Verbs<'_> {
         Ok(next)
     }
 
-    pub(super) fn reach(&self, client: &str) -> Reach {
-        if client == self.me.client { Reach::Yes } else { self.peers.reach(client) }
+    /// Nobody can be reached who is no client.
+    pub(super) fn reach(&self, client: Option<ClientId>) -> Reach {
+        match client {
+            Some(client) if client == self.me.id => Reach::Yes,
+            Some(client) => self.peers.reach(client),
+            None => Reach::Gone,
+        }
     }
 
-    pub(super) fn look(&self, client: &str) -> Life {
-        if client == self.me.client { Life::Unknown } else { self.peers.look(client) }
+    pub(super) fn look(&self, client: Option<ClientId>) -> Life {
+        match client {
+            Some(client) if client != self.me.id => self.peers.look(client),
+            _ => Life::Unknown,
+        }
     }
 
-    pub(super) fn is_dead(&self, client: &str) -> bool {
+    pub(super) fn is_dead(&self, client: Option<ClientId>) -> bool {
         matches!(self.look(client), Life::Dead)
     }
 }

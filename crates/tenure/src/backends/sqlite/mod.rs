@@ -1,24 +1,34 @@
 //! One file for all processes of one machine: SQLite in WAL mode, and pipes beside it.
 //!
-//! - [`file`]: where it is; [`format`]: whether it is ours, and its tables; [`fault`]: what its errors mean.
+//! - [`place`]: where it is ([`resolve`]), among whose directories ([`trust`], [`groups`]) and on which [`filesystem`]; [`file`]: how it is opened,
+//!   and within which [`bounds`]; [`format`]: whether it is ours, and its tables; [`fault`]: what its errors mean.
 //! - [`worker`]: the thread that owns the connection.
 //! - [`verbs`] and [`inspect`]: the contract as SQL. Leases are points of `CLOCK_BOOTTIME`, which all processes share,
 //!   and void after a restart of the machine. [`rows`]: holds and waiters; [`line`]: who stands where, and who is woken;
 //!   [`numbers`]: permits and latches.
-//! - [`peers`]: who is alive, and who wakes whom; [`watches`]: whose death wakes whom; [`message`]: with which words;
+//! - [`pipes`]: the directory beside it; [`peers`]: who is alive, and who wakes whom; [`watches`]: whose death wakes whom; [`message`]: with which words;
 //!   [`after`]: what is said and done once the transaction stands.
 
 mod after;
+mod bounds;
 mod fault;
 mod file;
+mod filesystem;
 mod format;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
+mod groups;
 mod inspect;
 mod introduce;
 mod line;
 mod message;
 mod numbers;
 mod peers;
+mod pipes;
+mod place;
+mod resolve;
 mod rows;
+mod trust;
 mod verbs;
 mod watches;
 mod worker;
@@ -176,7 +186,7 @@ pub(crate) fn open(address: Address, context: Context) -> BoxFuture<'static, Res
         let (jobs, inbox) = mpsc::channel();
         let (opened, opening) = oneshot::channel();
         let (worker_hub, runtime) = (hub.clone(), Handle::current());
-        let start = move || match Worker::open(&address.rest, context, worker_hub, watches, runtime) {
+        let start = move || match Worker::open(address, context, worker_hub, watches, runtime) {
             Ok(worker) => {
                 drop(opened.send(Ok(worker.path())));
                 worker.run(&inbox);

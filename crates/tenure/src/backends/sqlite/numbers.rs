@@ -13,6 +13,8 @@ use crate::clock::Instant;
 /// How long a latch remembers who has counted down, so that asking again counts once.
 const REMEMBER: Duration = Duration::from_secs(600);
 
+const COUNTED: (&str, &str) = ("counted", "name, owner");
+
 impl Verbs<'_> {
     /// How many permits there are, if there is a number.
     pub(super) fn permits(&self, name: &str) -> rusqlite::Result<Option<u32>> {
@@ -103,7 +105,7 @@ impl Verbs<'_> {
 
     /// Whether this owner has not done its part yet; from now on it has.
     fn is_first_time(&self, name: &str, owner: &str, now: Instant) -> rusqlite::Result<bool> {
-        self.run("DELETE FROM counted WHERE until <= ?1", params![signed(now.as_nanos())])?;
+        self.clear(COUNTED, "until <= ?1", params![signed(now.as_nanos())])?;
         let sql = "INSERT OR IGNORE INTO counted (name, owner, boot, until) VALUES (?1, ?2, ?3, ?4)";
         let until = signed(now.after(REMEMBER).as_nanos());
         Ok(self.run(sql, params![name.as_bytes(), owner, self.me.boot, until])? == 1)
@@ -111,10 +113,8 @@ impl Verbs<'_> {
 
     /// Removes the numbers that nobody has used for a week, and what latches need not remember.
     pub(super) fn sweep_numbers(&self, now: Instant) -> rusqlite::Result<()> {
-        let sql = "DELETE FROM permits WHERE used < unixepoch() - 604800 AND name NOT IN (SELECT name FROM holds)";
-        self.run(sql, [])?;
-        let sql = "DELETE FROM counted WHERE boot <> ?1 OR until <= ?2";
-        self.run(sql, params![self.me.boot, signed(now.as_nanos())])?;
-        Ok(())
+        let unused = "used < unixepoch() - 604800 AND name NOT IN (SELECT name FROM holds)";
+        self.clear(("permits", "name"), unused, &[])?;
+        self.clear(COUNTED, "boot <> ?1 OR until <= ?2", params![self.me.boot, signed(now.as_nanos())])
     }
 }

@@ -4,18 +4,17 @@
 //! has it open for reading sees the end of it at the moment of its death. It reads `<client>.wake`, in which others
 //! leave word. A client without pipes (its file system has none, or it was closed) has nothing but its leases.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::OFlags;
 use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use super::message::Message;
+use super::pipes::{Kind, Name, Pipes};
 use super::watches::Watches;
 use crate::name::ClientId;
 use crate::signal::Hub;
@@ -42,7 +41,7 @@ pub(super) enum Reach {
 /// Where the peers of one file meet.
 #[derive(Debug)]
 pub(super) struct Peers {
-    dir: PathBuf,
+    pipes: Pipes,
     hub: Hub,
     runtime: Handle,
     watches: Watches,
@@ -50,10 +49,13 @@ pub(super) struct Peers {
 
 impl Peers {
     /// The hub must tell `watches` when nobody listens to a key any more.
-    pub(super) fn new(file: &Path, hub: Hub, watches: Watches, runtime: Handle) -> Self {
-        let mut dir = file.as_os_str().to_owned();
-        dir.push(".clients");
-        Self { dir: dir.into(), hub, runtime, watches }
+    pub(super) fn new(pipes: Pipes, hub: Hub, watches: Watches, runtime: Handle) -> Self {
+        Self { pipes, hub, runtime, watches }
+    }
+
+    /// Those whom it works with, for another one in its place.
+    pub(super) fn company(&self) -> (Hub, Watches, Handle) {
+        (self.hub.clone(), self.watches.clone(), self.runtime.clone())
     }
 
     pub(super) fn hub(&self) -> &Hub {
@@ -68,18 +70,25 @@ impl Peers {
         &self.watches
     }
 
-    fn path(&self, client: &str, kind: &str) -> PathBuf {
-        self.dir.join(format!("{client}.{kind}"))
+    /// Whether a peer lives. Only a pipe without its writer proves a death: a missing one may just have been closed.
+    pub(super) fn look(&self, client: ClientId) -> Life {
+        self.life(Name::of(client, Kind::Alive))
     }
 
-    /// Whether a peer lives. Only a pipe without its writer proves a death: a missing one may just have been closed.
-    pub(super) fn look(&self, client: &str) -> Life {
-        life(&self.path(client, "alive"))
+    fn life(&self, name: Name) -> Life {
+        let Ok(mut alive) = self.pipes.open(name, OFlags::RDONLY) else { return Life::Unknown };
+        match alive.read(&mut [0_u8; 8]) {
+            // One that was taken away after it was opened is missing too: its client removes it, and only then lets go of it.
+            Ok(0) if rustix::fs::fstat(&alive).is_ok_and(|stat| stat.st_nlink > 0) => Life::Dead,
+            Ok(0) => Life::Unknown,
+            Err(e) if e.kind() != ErrorKind::WouldBlock => Life::Unknown,
+            _ => Life::Alive(alive),
+        }
     }
 
     /// Whether word can be left with a peer.
-    pub(super) fn reach(&self, client: &str) -> Reach {
-        match open(&self.path(client, "wake"), OpenOptions::new().write(true)) {
+    pub(super) fn reach(&self, client: ClientId) -> Reach {
+        match self.pipes.open(Name::of(client, Kind::Wake), OFlags::WRONLY) {
             Ok(_) => Reach::Yes,
             Err(e) if e.kind() == ErrorKind::NotFound => Reach::Gone,
             Err(e) if e.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => Reach::Gone,
@@ -88,40 +97,41 @@ impl Peers {
     }
 
     /// Leaves word without waiting: one who does not empty its pipe is stopped, and finds out by polling.
-    pub(super) fn send(&self, client: &str, message: &[u8]) {
+    pub(super) fn send(&self, client: ClientId, message: &[u8]) {
         // Open for reading too: if the peer dies right now there must be no SIGPIPE for us.
-        let pipe = open(&self.path(client, "wake"), OpenOptions::new().read(true).write(true));
+        let pipe = self.pipes.open(Name::of(client, Kind::Wake), OFlags::RDWR);
         drop(pipe.and_then(|mut pipe| pipe.write(message)));
     }
 
     /// Removes what a dead client left behind.
-    pub(super) fn remove(&self, client: &str) {
-        for kind in ["alive", "wake"] {
-            drop(std::fs::remove_file(self.path(client, kind)));
+    pub(super) fn remove(&self, client: ClientId) {
+        for kind in [Kind::Alive, Kind::Wake] {
+            self.pipes.remove(Name::of(client, kind));
         }
     }
 
     /// The clients whose pipes say that they are dead.
-    pub(super) fn dead(&self) -> Vec<String> {
+    pub(super) fn dead(&self) -> Vec<ClientId> {
         let mut dead = Vec::new();
-        for entry in std::fs::read_dir(&self.dir).into_iter().flatten().flatten() {
-            let (name, path) = (entry.file_name(), entry.path());
-            let Some((client, kind)) = name.to_str().and_then(|name| name.split_once('.')) else { continue };
-            let left = match kind {
-                "alive" => {
-                    if matches!(life(&path), Life::Dead) {
-                        dead.push(client.to_owned());
+        let names = self.pipes.list();
+        for name in &names {
+            let left = match name {
+                // Its maker makes another one if it was not dead but slow.
+                Name { hidden: true, .. } => matches!(self.life(*name), Life::Dead),
+                Name { kind: Kind::Alive, client, .. } => {
+                    if matches!(self.look(*client), Life::Dead) {
+                        dead.push(*client);
                     }
                     false
                 }
                 // Reading from it would take messages.
-                "wake" => !self.path(client, "alive").exists() && self.reach(client) == Reach::Gone,
-                // Its maker makes another one if it was not dead but slow.
-                _ => matches!(life(&path), Life::Dead),
+                Name { kind: Kind::Wake, client, .. } => {
+                    !names.contains(&Name::of(*client, Kind::Alive)) && self.reach(*client) == Reach::Gone
+                }
             };
             // By a client that died while it made or removed its pipes.
             if left {
-                drop(std::fs::remove_file(path));
+                self.pipes.remove(*name);
             }
         }
         dead
@@ -130,11 +140,11 @@ impl Peers {
     fn receive(self: &Arc<Self>, message: Option<Message>) {
         match message {
             Some(Message::Free(key)) => self.hub.fire(&key),
-            Some(Message::Held(client, key)) => match self.look(&client.to_string()) {
+            Some(Message::Held(client, key)) => match self.look(client) {
                 Life::Alive(alive) => self.watch(&key, vec![(client, alive)]),
                 Life::Dead | Life::Unknown => self.hub.fire(&key),
             },
-            Some(Message::HeldToo(client, key)) => match self.look(&client.to_string()) {
+            Some(Message::HeldToo(client, key)) => match self.look(client) {
                 Life::Alive(alive) => self.watch_too(&key, client, alive),
                 Life::Dead | Life::Unknown => self.hub.fire(&key),
             },
@@ -169,72 +179,79 @@ async fn listen(peers: Arc<Peers>, pipe: pipe::Receiver) {
     }
 }
 
-fn open(path: &Path, options: &mut OpenOptions) -> std::io::Result<File> {
-    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
-    options.custom_flags(i32::try_from(flags.bits()).unwrap_or(0)).open(path)
-}
-
-fn life(path: &Path) -> Life {
-    let Ok(mut alive) = open(path, OpenOptions::new().read(true)) else { return Life::Unknown };
-    match alive.read(&mut [0_u8; 8]) {
-        Ok(0) => Life::Dead,
-        Err(e) if e.kind() != ErrorKind::WouldBlock => Life::Unknown,
-        _ => Life::Alive(alive),
-    }
-}
-
 /// This client as its peers see it. Dropping it removes its pipes.
 #[derive(Debug)]
 pub(super) struct Presence {
     peers: Arc<Peers>,
     client: ClientId,
     reader: AbortHandle,
-    _alive: File,
+    alive: Option<File>,
 }
 
 impl Presence {
     /// Makes the pipes. Pipes and not inotify: its limit of 128 instances per user is below the 200 processes we serve,
     /// and a pipe can carry the name.
     pub(super) fn new(peers: &Arc<Peers>, client: ClientId) -> std::io::Result<Self> {
-        std::fs::create_dir_all(&peers.dir)?;
         // `alive` last: who has one can be woken.
-        let wake = make(&peers.path(&client.to_string(), "wake"))?;
-        let alive = make(&peers.path(&client.to_string(), "alive"))?;
+        let wake = peers.pipes.make(Name::of(client, Kind::Wake))?;
+        let alive = peers.pipes.make(Name::of(client, Kind::Alive))?;
         let entered = peers.runtime.enter();
         let pipe = pipe::Receiver::from_file_unchecked(wake)?;
         drop(entered);
         let reader = peers.runtime.spawn(listen(Arc::clone(peers), pipe)).abort_handle();
-        Ok(Self { peers: Arc::clone(peers), client, reader, _alive: alive })
+        Ok(Self { peers: Arc::clone(peers), client, reader, alive: Some(alive) })
+    }
+
+    /// Removes its pipes, and keeps open the one that says that it lives: who has just opened that still looks at it.
+    pub(super) fn withdraw(mut self) -> Option<File> {
+        self.alive.take()
+    }
+
+    /// Whether its pipes are still there for others to find.
+    pub(super) fn is_seen(&self) -> bool {
+        [Kind::Wake, Kind::Alive].iter().all(|kind| self.peers.pipes.is_there(Name::of(self.client, *kind)))
     }
 }
 
 impl Drop for Presence {
     fn drop(&mut self) {
         // Removed while still open: a missing pipe leaves the leases alone, one without a writer would end them.
-        self.peers.remove(&self.client.to_string());
+        self.peers.remove(self.client);
         self.reader.abort();
         self.peers.watches.forget_all();
     }
 }
 
-/// Makes a pipe that is open for reading and writing before anybody can see it, so that it never looks dead.
-fn make(path: &Path) -> std::io::Result<File> {
-    let mut hidden = path.as_os_str().to_owned();
-    hidden.push(".new");
-    let hidden = PathBuf::from(hidden);
-    let once = || -> std::io::Result<File> {
-        rustix::fs::mkfifoat(CWD, &hidden, Mode::from_raw_mode(0o666))?;
-        let file = open(&hidden, OpenOptions::new().read(true).write(true))?;
-        std::fs::rename(&hidden, path)?;
-        Ok(file)
-    };
-    // Somebody who sweeps may have taken it for a dead one's before it was open.
-    let mut made = once();
-    for _ in 0..8 {
-        match &made {
-            Err(e) if e.kind() == ErrorKind::NotFound => made = once(),
-            _ => break,
-        }
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::super::place::{Place, Terms};
+    use super::*;
+
+    #[test]
+    fn a_client_that_takes_its_pipes_away_does_not_look_dead() {
+        let dir = tempfile::tempdir().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let terms = Terms::of(dir.path().join("locks.db"));
+        let place = Arc::new(Place::find(&terms).unwrap());
+        let (pipes, made) = Pipes::new(terms, &place);
+        made.unwrap();
+        let peers = Arc::new(Peers::new(pipes, Hub::default(), Watches::default(), runtime.handle().clone()));
+        let client = ClientId::random().unwrap();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let looker = scope.spawn(|| {
+                let mut died = false;
+                while !died && !done.load(Ordering::Relaxed) {
+                    died = matches!(peers.look(client), Life::Dead);
+                }
+                died
+            });
+            let left = (0..5_000).try_for_each(|_| Presence::new(&peers, client).map(drop));
+            done.store(true, Ordering::Relaxed);
+            left.unwrap();
+            assert!(!looker.join().unwrap(), "it has only left");
+        });
     }
-    made.inspect_err(|_| drop(std::fs::remove_file(&hidden)))
 }

@@ -7,11 +7,12 @@ use rusqlite::{OptionalExtension, Row, params};
 use super::verbs::Verbs;
 use crate::backend::{Holder, Mode};
 use crate::clock::Instant;
-use crate::name::Token;
+use crate::name::{ClientId, Token};
 
 pub(super) struct Hold {
     pub(super) owner: String,
-    pub(super) client: String,
+    /// `None`: not one that could have pipes, so that its lease decides.
+    pub(super) client: Option<ClientId>,
     pub(super) mode: Mode,
     pub(super) until: Instant,
     pub(super) token: Token,
@@ -31,7 +32,7 @@ impl Hold {
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             owner: row.get(0)?,
-            client: row.get(1)?,
+            client: read_client(row, 1)?,
             mode: read_mode(row, 2)?,
             until: Instant::from_nanos(unsigned(row.get(4)?)),
             token: Token::new(unsigned(row.get(5)?)),
@@ -57,17 +58,18 @@ impl Hold {
 pub(super) struct Waiter {
     pub(super) place: i64,
     pub(super) owner: String,
-    pub(super) client: String,
+    /// As that of a hold.
+    pub(super) client: Option<ClientId>,
     pub(super) mode: Mode,
     pub(super) until: Instant,
 }
 
 impl Waiter {
-    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+    pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             place: row.get(0)?,
             owner: row.get(1)?,
-            client: row.get(2)?,
+            client: read_client(row, 2)?,
             mode: read_mode(row, 3)?,
             until: Instant::from_nanos(unsigned(row.get(5)?)),
         })
@@ -150,6 +152,11 @@ pub(super) fn written(mode: Mode) -> (i64, i64) {
         Mode::Permits { take, .. } => (4, take.into()),
         Mode::Resize { .. } | Mode::SetCount { .. } | Mode::CountDown | Mode::CountZero | Mode::RemoveCount => (5, 0),
     }
+}
+
+/// What is written there is anybody's word until it is parsed: names of files are made of it.
+pub(super) fn read_client(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<ClientId>> {
+    Ok(row.get_ref(at)?.as_str()?.parse().ok())
 }
 
 fn read_mode(row: &Row<'_>, at: usize) -> rusqlite::Result<Mode> {

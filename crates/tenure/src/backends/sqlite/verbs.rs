@@ -4,9 +4,10 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rusqlite::{OptionalExtension, Transaction, params};
+use rusqlite::{OptionalExtension, ToSql, Transaction, params};
 
 use super::after::After;
+use super::bounds::Bounds;
 use super::fault::NAME;
 use super::line::{before, key_of};
 use super::peers::{Life, Peers};
@@ -25,6 +26,12 @@ const PATIENT_POLL: Duration = Duration::from_secs(5);
 const BLIND_POLL: Duration = Duration::from_millis(50);
 /// What is about to end is not asked for all the time.
 const LEAST_POLL: Duration = Duration::from_millis(1);
+
+/// The most rows that one statement deletes.
+const PART: usize = 10_000;
+/// Tables, and what their rows are known by.
+const HOLDS: (&str, &str) = ("holds", "name, owner");
+const WAITERS: (&str, &str) = ("waiters", "place");
 
 /// The outer error is SQLite's and undoes the transaction; the inner one is an answer.
 pub(super) type Answer<T> = rusqlite::Result<Result<T>>;
@@ -46,6 +53,7 @@ pub(super) struct Verbs<'a> {
     pub(super) tx: &'a Transaction<'a>,
     pub(super) me: &'a Me,
     pub(super) peers: &'a Peers,
+    pub(super) bounds: &'a Bounds,
     pub(super) after: &'a mut After,
 }
 
@@ -81,7 +89,7 @@ impl Verbs<'_> {
                     let (alive, dead) = self.look_at(&before(claim.mode, &owner, &holds, &line));
                     if !dead.is_empty() {
                         ended = true;
-                        holds.retain(|hold| !dead.contains(&hold.client));
+                        holds.retain(|hold| hold.client.is_none_or(|client| !dead.contains(&client)));
                         dead.into_iter().try_for_each(|client| self.bury(client))?;
                         line = self.line_before(claim.mode, name, &owner, now)?;
                         continue;
@@ -188,16 +196,19 @@ impl Verbs<'_> {
         if hold.is_some() || left > 0 {
             self.wake(name, now)?;
         }
-        Ok(Ok(if hold == Some(true) { Released::Yes } else { Released::NotHeld }))
+        if hold != Some(true) {
+            return Ok(Ok(Released::NotHeld));
+        }
+        Ok(Ok(Released::Yes { others_wait: self.others_wait(name, now)? }))
     }
 
     pub(super) fn break_hold(&mut self, resource: &Resource, at_least: Option<Token>) -> Answer<Option<Broken>> {
         let name = resource.as_str();
         let now = self.me.clock.now();
         let mut holds = self.stored(name, now)?.holds;
-        let clients: Vec<&str> = holds.iter().map(|hold| &*hold.client).collect();
+        let clients: Vec<ClientId> = holds.iter().filter_map(|hold| hold.client).collect();
         let (_, dead) = self.look_at(&clients);
-        holds.retain(|hold| !dead.contains(&hold.client));
+        holds.retain(|hold| hold.client.is_none_or(|client| !dead.contains(&client)));
         dead.into_iter().try_for_each(|client| self.bury(client))?;
         if holds.is_empty() && at_least.is_none() {
             return Ok(Ok(None));
@@ -215,13 +226,14 @@ impl Verbs<'_> {
     }
 
     /// Removes all that the clients left, and all that has run out.
-    pub(super) fn sweep(&mut self, dead: Vec<String>) -> Answer<()> {
+    pub(super) fn sweep(&mut self, dead: Vec<ClientId>) -> Answer<()> {
         for client in dead {
             self.bury(client)?;
         }
         let now = self.me.clock.now();
-        for sql in ["DELETE FROM holds WHERE boot <> ?1 OR until <= ?2", "DELETE FROM waiters WHERE boot <> ?1 OR until <= ?2"] {
-            self.run(sql, params![self.me.boot, signed(now.as_nanos())])?;
+        let void = "boot <> ?1 OR until <= ?2";
+        for table in [HOLDS, WAITERS] {
+            self.clear(table, void, params![self.me.boot, signed(now.as_nanos())])?;
         }
         self.sweep_numbers(now)?;
         Ok(Ok(()))
@@ -231,6 +243,17 @@ impl Verbs<'_> {
     pub(super) fn leave(&mut self) -> Answer<()> {
         self.run("DELETE FROM waiters WHERE client = ?1", params![self.me.client])?;
         Ok(Ok(()))
+    }
+
+    /// Deletes what may be a great deal, a part at a time: what takes longer than a statement may would be tried again for ever.
+    pub(super) fn clear(&self, (table, key): (&str, &str), which: &str, params: &[&dyn ToSql]) -> rusqlite::Result<()> {
+        let sql = format!("DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table} WHERE {which} LIMIT {PART})");
+        loop {
+            self.bounds.restart();
+            if self.run(&sql, params)? < PART {
+                return Ok(());
+            }
+        }
     }
 
     pub(super) fn run(&self, sql: &str, params: impl rusqlite::Params) -> rusqlite::Result<usize> {
@@ -243,21 +266,22 @@ impl Verbs<'_> {
     }
 
     /// Those of the clients who live, with the pipes by which their end will be seen, and the dead.
-    fn look_at(&self, clients: &[&str]) -> (Vec<(ClientId, File)>, Vec<String>) {
+    fn look_at(&self, clients: &[ClientId]) -> (Vec<(ClientId, File)>, Vec<ClientId>) {
         let (mut alive, mut dead) = (Vec::new(), Vec::new());
         for client in clients {
-            match (self.look(client), client.parse()) {
-                (Life::Alive(pipe), Ok(id)) => alive.push((id, pipe)),
-                (Life::Dead, _) => dead.push((*client).to_owned()),
-                _ => {}
+            match self.look(Some(*client)) {
+                Life::Alive(pipe) => alive.push((*client, pipe)),
+                Life::Dead => dead.push(*client),
+                Life::Unknown => {}
             }
         }
         (alive, dead)
     }
 
-    fn bury(&mut self, client: String) -> rusqlite::Result<()> {
-        self.run("DELETE FROM holds WHERE client = ?1", params![client])?;
-        self.run("DELETE FROM waiters WHERE client = ?1", params![client])?;
+    fn bury(&mut self, client: ClientId) -> rusqlite::Result<()> {
+        for table in [HOLDS, WAITERS] {
+            self.clear(table, "client = ?1", params![client.to_string()])?;
+        }
         self.after.remove(client);
         Ok(())
     }

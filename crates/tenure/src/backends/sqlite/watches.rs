@@ -37,7 +37,9 @@ impl Watches {
     }
 
     pub(super) fn forget_all(&self) {
-        for (_, task) in self.lock().tasks.drain() {
+        let mut watched = self.lock();
+        watched.before.clear();
+        for (_, task) in watched.tasks.drain() {
             task.abort();
         }
     }

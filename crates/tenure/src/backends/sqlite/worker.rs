@@ -1,5 +1,6 @@
 //! The one thread of a client that talks to SQLite. What queued up meanwhile goes into one transaction.
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -12,12 +13,15 @@ use tracing::{debug, warn};
 
 use super::after::After;
 use super::fault::{NAME, sqlite_error};
-use super::file::{Database, locate};
+use super::file::Database;
 use super::peers::{Peers, Presence};
+use super::pipes::Pipes;
+use super::place::{Place, Terms};
 use super::verbs::{Answer, Me, Verbs};
 use super::watches::Watches;
-use crate::connect::Context;
+use crate::connect::{Address, Context};
 use crate::error::{Error, Result};
+use crate::name::ClientId;
 use crate::signal::Hub;
 
 /// The most calls in one transaction: others wait for its end.
@@ -76,37 +80,35 @@ impl<T: Send, F: FnMut(&mut Verbs<'_>) -> Answer<T> + Send> Call for Ask<T, F> {
 
 pub(super) struct Worker {
     database: Database,
+    terms: Terms,
     patience: Duration,
     me: Me,
     peers: Arc<Peers>,
     presence: Option<Presence>,
+    /// Of the presence before.
+    alive: Option<File>,
 }
 
 impl Worker {
     /// Opens the file and shows itself to the peers. Blocks.
-    pub(super) fn open(rest: &str, context: Context, hub: Hub, watches: Watches, runtime: Handle) -> Result<Self> {
+    pub(super) fn open(mut address: Address, context: Context, hub: Hub, watches: Watches, runtime: Handle) -> Result<Self> {
         // A little less than the engine waits, so that its answer says why.
         let patience = context.timeout - context.timeout / 10;
         let boot = boot_id()?;
-        let database = Database::open(&locate(rest)?, patience)?;
-        let peers = Arc::new(Peers::new(&database.path, hub, watches, runtime));
-        let presence = Presence::new(&peers, context.client.id)
-            .inspect_err(|e| {
-                let file = database.path.display();
-                warn!(%file, error = %e, "no pipes beside the file: deaths are noticed by the lease, releases by polling");
-            })
-            .ok();
+        let terms = Terms::read(&address.rest, &mut address.options)?;
+        let database = Database::open(&terms, patience)?;
+        let (peers, presence) = appear(&terms, &database.place, (hub, watches, runtime), context.client.id);
         let Context { client, clock, .. } = context;
         let me =
             Me { id: client.id, client: client.id.to_string(), about: client.about, boot, clock, present: presence.is_some() };
-        let mut worker = Self { database, patience, me, peers, presence };
+        let mut worker = Self { database, terms, patience, me, peers, presence, alive: None };
         let dead = worker.peers.dead();
         worker.transact(|verbs| verbs.sweep(dead)).map_err(|e| worker.error("opening", &e))??;
         Ok(worker)
     }
 
     pub(super) fn path(&self) -> PathBuf {
-        self.database.path.clone()
+        self.database.place.path.clone()
     }
 
     pub(super) fn run(mut self, jobs: &Receiver<Job>) {
@@ -135,17 +137,31 @@ impl Worker {
         self.leave();
     }
 
-    fn perform(&mut self, mut calls: Vec<Box<dyn Call>>) {
+    fn perform(&mut self, calls: Vec<Box<dyn Call>>) {
         if let Err(e) = self.follow_file() {
             calls.into_iter().for_each(|call| call.finish(Err(e.clone())));
             return;
         }
-        let reads = calls.iter().all(|call| call.reads());
-        let behavior = if reads { TransactionBehavior::Deferred } else { TransactionBehavior::Immediate };
+        // Apart: a long look at the file keeps nobody from writing, and what it cannot read is no renewal's business.
+        let (reads, writes): (Vec<_>, Vec<_>) = calls.into_iter().partition(|call| call.reads());
+        self.perform_as(TransactionBehavior::Immediate, writes);
+        self.perform_as(TransactionBehavior::Deferred, reads);
+    }
+
+    fn perform_as(&mut self, behavior: TransactionBehavior, mut calls: Vec<Box<dyn Call>>) {
+        if calls.is_empty() {
+            return;
+        }
         let mut after = After::default();
         let done = self.transaction(behavior, &mut after, |verbs| calls.iter_mut().try_for_each(|call| call.run(verbs)));
-        if done.is_ok() {
-            after.run(&self.peers);
+        match done {
+            Ok(()) => after.run(&self.peers),
+            // One of them has met a row that makes no sense. The others have not.
+            Err(e) if e.sqlite_error_code().is_none() && calls.len() > 1 => {
+                calls.into_iter().for_each(|call| self.perform_as(behavior, vec![call]));
+                return;
+            }
+            Err(_) => {}
         }
         for call in calls {
             let result = done.as_ref().map_err(|e| self.error(call.doing(), e)).copied();
@@ -159,8 +175,10 @@ impl Worker {
         after: &mut After,
         work: impl FnOnce(&mut Verbs<'_>) -> rusqlite::Result<T>,
     ) -> rusqlite::Result<T> {
+        self.database.bounds.restart();
         let tx = self.database.conn.transaction_with_behavior(behavior)?;
-        let done = work(&mut Verbs { tx: &tx, me: &self.me, peers: &self.peers, after })?;
+        let bounds = &self.database.bounds;
+        let done = work(&mut Verbs { tx: &tx, me: &self.me, peers: &self.peers, bounds, after })?;
         tx.commit()?;
         Ok(done)
     }
@@ -172,11 +190,20 @@ impl Worker {
         Ok(done)
     }
 
-    /// Opens the file anew if it was removed or replaced: holds in the old one are gone, and renewals will say so.
+    /// Opens the file anew if it was removed or replaced: holds in the old one are gone, and renewals will say so. Makes the
+    /// pipes anew that are not there any more: without them nobody would see this client's death, or could wake it.
     fn follow_file(&mut self) -> Result<()> {
-        if !self.database.is_in_place() {
-            warn!(file = %self.database.path.display(), "the file was removed or replaced; its locks are lost");
-            self.database = Database::open(&self.database.path.clone(), self.patience)?;
+        let is_in_place = self.database.is_in_place();
+        if !is_in_place {
+            warn!(file = %self.database.place.path.display(), "the file was removed or replaced; its locks are lost");
+            self.database = Database::open(&self.terms, self.patience)?;
+        }
+        if !is_in_place || self.presence.as_ref().is_some_and(|presence| !presence.is_seen()) {
+            // Before the new ones have its names.
+            self.alive = self.presence.take().and_then(Presence::withdraw);
+            let (peers, presence) = appear(&self.terms, &self.database.place, self.peers.company(), self.me.id);
+            self.me.present = presence.is_some();
+            (self.peers, self.presence) = (peers, presence);
         }
         Ok(())
     }
@@ -189,8 +216,24 @@ impl Worker {
     }
 
     fn error(&self, doing: &str, e: &rusqlite::Error) -> Error {
-        sqlite_error(&self.database.path, doing, e)
+        sqlite_error(&self.database.place.path, doing, e)
     }
+}
+
+/// Meets the peers of a file, and shows itself to them, if there can be pipes.
+fn appear(
+    terms: &Terms,
+    place: &Arc<Place>,
+    (hub, watches, runtime): (Hub, Watches, Handle),
+    client: ClientId,
+) -> (Arc<Peers>, Option<Presence>) {
+    let (pipes, made) = Pipes::new(terms.clone(), place);
+    let peers = Arc::new(Peers::new(pipes, hub, watches, runtime));
+    let presence = made.and_then(|()| Presence::new(&peers, client)).inspect_err(|e| {
+        let file = place.path.display();
+        warn!(%file, error = %e, "no pipes beside the file: deaths are noticed by the lease, releases by polling");
+    });
+    (peers, presence.ok())
 }
 
 /// Tells one run of the machine from the next, in which the lease clock starts anew.

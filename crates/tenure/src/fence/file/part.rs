@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::sidecar::Wait;
-use super::{Error, FencedFile, Trouble};
+use super::{Error, FencedFile, There, Trouble};
 
 /// How many may write one file at a time. Few, so that all leftovers are found without reading the directory.
 const SLOTS: usize = 64;
@@ -82,7 +82,7 @@ fn paths(target: &FencedFile) -> impl Iterator<Item = PathBuf> {
 
 /// A part stays where it is for as long as somebody has it locked, be it only to remove it.
 fn remove_if_left(path: &Path) {
-    let Ok(file) = File::open(path) else { return };
+    let Ok(There::File(file)) = super::open(path, false) else { return };
     match file.try_lock() {
         Ok(()) if is_at(&file, path) => {
             let _next_time = fs::remove_file(path);

@@ -1,13 +1,13 @@
 //! The fence beside a file: a lock, and the largest token that has been here.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, Permissions, TryLockError};
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::part::{Part, is_at};
-use super::{Error, FencedFile, Trouble};
+use super::{Error, FencedFile, There, Trouble};
 use crate::fence::Pass;
 use crate::name::Token;
 
@@ -47,12 +47,19 @@ impl Sidecar {
         let path = target.beside(".fence");
         let mut wait = Wait::new(target);
         loop {
-            let file = match OpenOptions::new().read(true).write(true).open(&path) {
+            let file = match super::open(&path, true) {
+                Ok(There::File(file)) => file,
+                Ok(There::Else(kind)) => return Err(damaged(&path, format!("it is {kind}"))),
                 Err(e) if e.kind() == ErrorKind::NotFound => {
                     Self::create(target, &path)?;
                     continue;
                 }
-                file => file.map_err(Trouble::io("opening", &path))?,
+                // Another program has a lease of it, and is told now to give that back.
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    wait.once_more()?;
+                    continue;
+                }
+                Err(e) => return Err(Trouble::io("opening", &path)(e)),
             };
             match file.try_lock() {
                 // What was removed meanwhile keeps nobody out.
@@ -66,6 +73,14 @@ impl Sidecar {
     /// With its content from the first moment on: an empty fence would be a damaged one.
     fn create(target: &FencedFile, path: &PathBuf) -> Result<(), Error> {
         let part = Part::create(target, None)?;
+        let of_file = match target.mode()? {
+            Some(mode) => mode,
+            None => part.file.metadata().map_err(Trouble::io("looking at", &part.path))?.permissions(),
+        };
+        // Who can open it can lock it: those who may write the file, and nobody else.
+        let writers = of_file.mode() & 0o022 | 0o200;
+        let mode = Permissions::from_mode(writers | writers << 1);
+        part.file.set_permissions(mode).map_err(Trouble::io("setting the permissions of", &part.path))?;
         let written = (&part.file).write_all(record(Token::new(0)).as_bytes()).and_then(|()| part.file.sync_all());
         written.map_err(Trouble::io("writing", &part.path))?;
         match fs::hard_link(&part.path, path) {
@@ -93,9 +108,13 @@ impl Sidecar {
         if let Some(token) = token.filter(|token| record(*token).as_bytes() == text) {
             return Ok(token);
         }
-        let problem = if text.is_empty() { "it is empty".to_owned() } else { "it holds something else than a token".to_owned() };
-        Err(Error::Store(Trouble::Damaged { path: self.path.clone(), problem }))
+        let problem = if text.is_empty() { "it is empty" } else { "it holds something else than a token" };
+        Err(damaged(&self.path, problem.to_owned()))
     }
+}
+
+fn damaged(path: &Path, problem: String) -> Error {
+    Error::Store(Trouble::Damaged { path: path.to_owned(), problem })
 }
 
 /// Always as long, and twice the same: a half-written one can be told.

@@ -1,11 +1,13 @@
 //! What is answered to a request that is not let in, and how its sender reads it.
 
+use std::time::Duration;
+
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
 use crate::fence::{Pass, Stale};
-use crate::name::Token;
+use crate::name::{Resource, Token};
 
 const STALE: &str = "stale_token";
 
@@ -19,10 +21,22 @@ pub(super) enum Refusal {
     Bad {
         problem: &'static str,
     },
+    /// Further ahead of the clock than the layer allows.
+    Ahead {
+        resource: String,
+        token: Token,
+        allowed: Duration,
+    },
+    /// No name that a mark can have.
+    Resource {
+        bytes: usize,
+    },
     /// The store's own words are for the log: they may name what is not the sender's business.
     Store {
         transient: bool,
     },
+    /// There is no room for a mark.
+    Full,
 }
 
 #[derive(Serialize)]
@@ -66,6 +80,20 @@ impl Refusal {
             Self::Bad { problem } => {
                 let message = format!("the header tenure-token {problem}; allowed: one number, 0 to 9223372036854775807");
                 (StatusCode::BAD_REQUEST, plain("bad_token", message))
+            }
+            Self::Ahead { resource, token, allowed } => {
+                let message = format!("the token {token} is too far ahead of the clock here; allowed: up to {allowed:?}");
+                let body = plain("token_ahead", message);
+                (StatusCode::BAD_REQUEST, Body { resource: Some(resource), token: Some(token.to_string()), ..body })
+            }
+            Self::Resource { bytes } => {
+                let message =
+                    format!("what the request is about has a name of {bytes} bytes; allowed: 1 to {}", Resource::MAX_BYTES);
+                (StatusCode::BAD_REQUEST, plain("bad_resource", message))
+            }
+            Self::Full => {
+                let message = "there is no room for the mark of this resource";
+                (StatusCode::SERVICE_UNAVAILABLE, plain("fence_full", message.to_owned()))
             }
             Self::Store { transient: true } => {
                 let message = "whether the token is too old cannot be found out now; ask again later".to_owned();

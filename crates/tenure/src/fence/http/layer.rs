@@ -4,6 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::request::Parts;
 use http::{HeaderMap, Request, Response};
@@ -12,9 +13,10 @@ use tower_service::Service;
 
 use super::answer::Refusal;
 use super::{Fenced, TOKEN, path};
+use crate::error::{Error, Fault};
 use crate::fence::marks::Marks;
 use crate::fence::{Stats, Tally};
-use crate::name::Token;
+use crate::name::{Resource, Token};
 
 /// Names what a request is about.
 type Chooser = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
@@ -27,13 +29,15 @@ pub struct FenceLayer {
     marks: Arc<dyn Marks>,
     resource: Chooser,
     optional: bool,
+    ahead: Option<Duration>,
     tally: Tally,
 }
 
 impl FenceLayer {
     /// The resource of a request is its [path](super::path), and every request needs a token.
     pub fn new(marks: Arc<dyn Marks>) -> Self {
-        Self { marks, resource: Arc::new(|request| Some(path(request))), optional: false, tally: Tally::default() }
+        let resource = Arc::new(|request: &Parts| Some(path(request)));
+        Self { marks, resource, optional: false, ahead: None, tally: Tally::default() }
     }
 
     /// What a request is about: requests about the same thing must give the same name. `None` lets it in without a look at its token.
@@ -57,6 +61,18 @@ impl FenceLayer {
         Self { optional: true, ..self }
     }
 
+    /// Refuses tokens that are further ahead of this machine's clock: those of locks are microseconds since 1970, and one far in the
+    /// future, by mistake or by malice, would close its resource to all who come before that time. A resource can still be closed for
+    /// this long.
+    ///
+    /// Not bounded by itself, because tokens only grow: a store whose clock was ahead once gives out tokens that are ahead until the
+    /// time has caught up, and a bound below that refuses everybody meanwhile. An hour or a day, where senders are not all trusted and
+    /// all clocks are kept. Not for tokens from elsewhere that are no such times.
+    #[must_use]
+    pub fn ahead(self, allowed: Duration) -> Self {
+        Self { ahead: Some(allowed), ..self }
+    }
+
     /// What it has let through and refused. Requests without a token are in neither number.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -71,13 +87,30 @@ impl FenceLayer {
             None if self.optional => return Ok(None),
             None => return Err(Refusal::Missing { resource }),
         };
+        if !(1..=Resource::MAX_BYTES).contains(&resource.len()) {
+            return Err(Refusal::Resource { bytes: resource.len() });
+        }
+        if let Some(allowed) = self.ahead.filter(|allowed| token > latest(*allowed)) {
+            tracing::warn!(resource, %token, "a request was refused, because its token is too far ahead of the clock");
+            return Err(Refusal::Ahead { resource, token, allowed });
+        }
         let seen = self.marks.raise(&resource, token).await.map_err(|error| {
             tracing::error!(resource, %token, %error, "a request was refused, because its mark could not be raised");
-            Refusal::Store { transient: error.is_transient() }
+            match error {
+                Error::Unavailable { fault: Fault::OutOfMemory, .. } => Refusal::Full,
+                error => Refusal::Store { transient: error.is_transient() },
+            }
         })?;
         self.tally.judge(&resource, &token, seen).map_err(Refusal::Stale)?;
         Ok(Some(Fenced { resource, token }))
     }
+}
+
+/// The token of so long after now.
+fn latest(ahead: Duration) -> Token {
+    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Token::new(micros(now).saturating_add(micros(ahead)))
 }
 
 /// The one token of a request. Two are an error: one of them would have to be believed.
@@ -93,10 +126,11 @@ fn token_in(headers: &HeaderMap) -> Result<Option<Token>, Refusal> {
 
 impl fmt::Debug for FenceLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { marks, optional, tally, .. } = self;
+        let Self { marks, optional, ahead, tally, .. } = self;
         f.debug_struct("FenceLayer")
             .field("marks", marks)
             .field("optional", optional)
+            .field("ahead", ahead)
             .field("tally", tally)
             .finish_non_exhaustive()
     }

@@ -1,7 +1,11 @@
 //! The tables and columns that fences need, as each dialect defines them.
 
-use super::{Dialect, FenceTable, column_name, table_name};
+use super::{Dialect, FenceTable, Identifier};
 use crate::error::Result;
+
+/// What the name of a table's index has behind that of the table.
+#[cfg(feature = "once")]
+pub(crate) const INDEX: &str = "_expires_at";
 
 /// Definitions for one dialect.
 #[derive(Debug, Clone, Copy)]
@@ -11,7 +15,7 @@ impl Ddl {
     /// The table of marks of [`FenceTable`].
     #[must_use]
     pub fn table(self, table: &FenceTable) -> String {
-        let name = table.name();
+        let name = table.name.quoted(self.0);
         match self.0 {
             // An order of its own, because an index in the system's order breaks when that changes, and a mark would be overlooked.
             Dialect::Postgres => format!(
@@ -31,10 +35,8 @@ impl Ddl {
     #[cfg(feature = "once")]
     #[must_use]
     pub fn once(self, table: &crate::once::OnceTable) -> String {
-        let name = table.name();
-        let (schema, plain) = name.split_at(last_part(name));
-        let letters: String = plain.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
-        let index = format!("{letters}_expires_at");
+        let name = table.identifier().quoted(self.0);
+        let index = table.identifier().last_and(INDEX, self.0);
         let (bytes, result, number) = match self.0 {
             Dialect::Postgres => ("bytea", "bytea", "bigint"),
             Dialect::Mysql => ("varbinary(512)", "longblob", "bigint"),
@@ -53,26 +55,20 @@ impl Ddl {
                  CREATE INDEX IF NOT EXISTS {index} ON {name} (expires_at);\n"
             ),
             // Here it is the index that is in a schema, and its table is where it is.
-            Dialect::Sqlite => format!(
-                "CREATE TABLE IF NOT EXISTS {name} (\n{columns}\n) STRICT;\n\
-                 CREATE INDEX IF NOT EXISTS {schema}{index} ON {plain} (expires_at);\n"
-            ),
+            Dialect::Sqlite => {
+                let (schema, plain) = (table.identifier().schema(self.0), table.identifier().last_and("", self.0));
+                format!(
+                    "CREATE TABLE IF NOT EXISTS {name} (\n{columns}\n) STRICT;\n\
+                     CREATE INDEX IF NOT EXISTS {schema}{index} ON {plain} (expires_at);\n"
+                )
+            }
         }
     }
 
     /// A column for [`Update::fenced`](super::Update::fenced) or [`Update::lease`](super::Update::lease).
     pub fn column(self, table: &str, column: &str) -> Result<String> {
-        let (table, column) = (table_name(table)?, column_name(column)?);
+        let (table, column) = (Identifier::table(table)?.quoted(self.0), Identifier::column(column)?.quoted(self.0));
         let kind = if self.0 == Dialect::Sqlite { "INTEGER" } else { "bigint" };
         Ok(format!("ALTER TABLE {table} ADD COLUMN {column} {kind} NOT NULL DEFAULT 0;\n"))
-    }
-}
-
-/// Where the name of a table begins that may have a schema and a dot before it.
-#[cfg(feature = "once")]
-fn last_part(name: &str) -> usize {
-    match name.strip_suffix(['"', '`']) {
-        Some(open) => open.rfind(['"', '`']).unwrap_or(0),
-        None => name.rfind('.').map_or(0, |dot| dot + 1),
     }
 }

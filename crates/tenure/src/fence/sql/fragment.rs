@@ -56,7 +56,8 @@ impl Writer {
                         self.bind(value.clone());
                     }
                 }
-                ('\'' | '"' | '`', None) => {
+                // PostgreSQL knows no such quote: what stands behind it there is not quoted.
+                ('\'' | '"' | '`', None) if c != '`' || self.dialect != Dialect::Postgres => {
                     quote = Some(c);
                     self.text.push(c);
                 }
@@ -81,5 +82,17 @@ impl Writer {
 
     pub(crate) fn done(self) -> Statement {
         Statement { text: self.text, binds: self.binds }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quote_is_one_only_where_the_dialect_has_it() {
+        let read = |dialect, text: &str| Writer::new(dialect).fragment(&Fragment::new(text, ())).is_ok();
+        assert!(read(Dialect::Mysql, "`a\"` = 1") && read(Dialect::Sqlite, "`a\"` = 1"));
+        assert!(!read(Dialect::Postgres, "`a\"` = 1"), "the rest of the statement would be quoted");
     }
 }

@@ -16,16 +16,22 @@
 //! let write = sell.fenced("fence", &Token::new(7)).write(Dialect::Postgres)?;
 //! assert_eq!(
 //!     write.text,
-//!     "UPDATE stock SET units = units - $1, fence = $2 WHERE (id = $3) AND (units >= $4) AND coalesce(fence, 0) <= $5",
+//!     "UPDATE \"stock\" SET units = units - $1, \"fence\" = $2 WHERE (id = $3) AND (units >= $4) AND coalesce(\"fence\", 0) <= $5",
 //! );
 //! assert_eq!(write.binds.len(), 5);
 //! # Ok::<(), tenure::Error>(())
 //! ```
+//!
+//! # Names
+//! Tables and columns are named as one writes them in SQL: `stock`, `shop.stock`, or in quotes, `"Group of"`, whichever kind: `` `…` ``
+//! is the same. They are written in the quotes of the dialect, so that nothing in a name is more than a name, and words of SQL
+//! (`order`) are names too. One without quotes means the table that it would mean in a statement: PostgreSQL folds it to lower case.
 
 mod ddl;
 mod fragment;
 #[cfg(test)]
 mod golden;
+mod identifier;
 mod table;
 mod update;
 mod value;
@@ -35,7 +41,10 @@ use std::str::FromStr;
 
 pub use ddl::Ddl;
 #[cfg(feature = "once")]
+pub(crate) use ddl::INDEX;
+#[cfg(feature = "once")]
 pub(crate) use fragment::Writer;
+pub(crate) use identifier::Identifier;
 pub use table::FenceTable;
 pub use update::{Effect, Probe, Update};
 pub use value::{Binds, Value};
@@ -107,51 +116,4 @@ pub(crate) fn number(token: Token) -> Result<i64> {
 /// The token that a database kept. What is below zero was not written by a fence, and is below all tokens.
 pub(crate) fn token(number: i64) -> Token {
     Token::new(u64::try_from(number).unwrap_or(0))
-}
-
-/// Checks the name of a table, which becomes part of the text.
-pub(crate) fn table_name(name: &str) -> Result<&str> {
-    match parts(name) {
-        Some(1..) => Ok(name),
-        _ => Err(refuse("table", name, ", with a schema and a dot before it or without")),
-    }
-}
-
-/// Checks the name of a column, which becomes part of the text.
-pub(crate) fn column_name(name: &str) -> Result<&str> {
-    match parts(name) {
-        Some(1) => Ok(name),
-        _ => Err(refuse("column", name, "")),
-    }
-}
-
-fn refuse(kind: &str, name: &str, more: &str) -> Error {
-    let allowed =
-        format!("letters, digits, _ and $, not a digit first, or anything in \"…\" or `…` as the dialect quotes it{more}");
-    Error::config(format!("the {kind} {name:?}"), "cannot stand in a statement", allowed)
-}
-
-/// How many parts a name has, with dots between them. `None`: it is not a name.
-fn parts(name: &str) -> Option<usize> {
-    let mut rest = name;
-    for n in 1.. {
-        let end = match rest.chars().next()? {
-            quote @ ('"' | '`') => {
-                let inner = rest[1..].split(quote).next().filter(|inner| rest.len() > inner.len() + 1)?;
-                // In a MySQL that takes "…" for text, a backslash would let it go on behind its end.
-                let fits = !inner.is_empty() && !inner.contains(|c: char| c == '\\' || c.is_control());
-                fits.then_some(inner.len() + 2)?
-            }
-            c if c.is_ascii_alphabetic() || c == '_' => {
-                rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '$').unwrap_or(rest.len())
-            }
-            _ => return None,
-        };
-        rest = &rest[end..];
-        if rest.is_empty() {
-            return (name.len() <= 256).then_some(n);
-        }
-        rest = rest.strip_prefix('.')?;
-    }
-    None
 }

@@ -1,7 +1,7 @@
 //! The table form: a mark per resource, raised in the transaction that writes.
 
 use super::fragment::Writer;
-use super::{Dialect, Statement, number, table_name};
+use super::{Dialect, Identifier, Statement, number};
 use crate::error::{Error, Result};
 use crate::fence::{Stats, Tally};
 use crate::name::{Resource, Token};
@@ -14,26 +14,26 @@ use crate::name::{Resource, Token};
 /// its mark.
 #[derive(Debug, Clone)]
 pub struct FenceTable {
-    name: String,
+    pub(super) name: Identifier,
     pub(crate) tally: Tally,
 }
 
 impl Default for FenceTable {
     fn default() -> Self {
-        Self { name: "tenure_fences".to_owned(), tally: Tally::default() }
+        Self { name: Identifier::word("tenure_fences"), tally: Tally::default() }
     }
 }
 
 impl FenceTable {
     /// A table of this name, instead of `tenure_fences`.
     pub fn named(name: &str) -> Result<Self> {
-        Ok(Self { name: table_name(name)?.to_owned(), ..Self::default() })
+        Ok(Self { name: Identifier::table(name)?, ..Self::default() })
     }
 
-    /// Its name.
+    /// Its name, as it was given.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        self.name.given()
     }
 
     /// What it has let through and refused.
@@ -50,7 +50,7 @@ impl FenceTable {
         let resource = Resource::new(resource)?;
         let resource = resource.as_str();
         let token = number(token)?;
-        let table = &self.name;
+        let table = self.name.quoted(dialect);
         let mut raise = Writer::new(dialect);
         match dialect {
             Dialect::Postgres | Dialect::Sqlite => {

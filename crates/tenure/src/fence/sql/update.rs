@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::fragment::{Fragment, Writer};
-use super::{Binds, Dialect, Statement, column_name, number, table_name, token};
+use super::{Binds, Dialect, Identifier, Statement, number, token};
 use crate::error::{Error, Result};
 use crate::fence::{self, Pass, Tally};
 
@@ -101,27 +101,35 @@ impl<'a> Update<'a> {
             return Err(Error::config(asked, "sets nothing", "what is set, a fence or a lease"));
         }
         let mut writer = Writer::new(dialect);
-        writer.text("UPDATE ").text(table_name(&self.table)?).text(" SET ");
+        let fence = match &self.fence {
+            Some((name, pass)) => Some((column(dialect, name)?, number(pass.token())?)),
+            None => None,
+        };
+        let lease = match &self.lease {
+            Some((name, read)) => Some((column(dialect, name)?, *read)),
+            None => None,
+        };
+        writer.text("UPDATE ").text(&self.table(dialect)?).text(" SET ");
         for (i, set) in self.set.iter().enumerate() {
             writer.text(if i == 0 { "" } else { ", " }).fragment(set)?;
         }
         let mut first = self.set.is_empty();
         let mut comma = || if std::mem::take(&mut first) { "" } else { ", " };
-        if let Some((column, pass)) = &self.fence {
-            writer.text(comma()).text(column_name(column)?).text(" = ").bind(number(pass.token())?);
+        if let Some((column, token)) = &fence {
+            writer.text(comma()).text(column).text(" = ").bind(*token);
         }
-        if let Some((column, read)) = &self.lease {
+        if let Some((column, read)) = &lease {
             let next = read.checked_add(1).ok_or_else(|| Error::config(format!("the lease {read}"), "is the last", "less"))?;
-            writer.text(comma()).text(column_name(column)?).text(" = ").bind(next);
+            writer.text(comma()).text(column).text(" = ").bind(next);
         }
         writer.text(" WHERE (").fragment(self.row()?)?.text(")");
         if let Some(condition) = &self.only_if {
             writer.text(" AND (").fragment(condition)?.text(")");
         }
-        if let Some((column, pass)) = &self.fence {
-            writer.text(&format!(" AND {} <= ", number_in(column))).bind(number(pass.token())?);
+        if let Some((column, token)) = &fence {
+            writer.text(&format!(" AND {} <= ", number_in(column))).bind(*token);
         }
-        if let Some((column, read)) = &self.lease {
+        if let Some((column, read)) = &lease {
             writer.text(&format!(" AND {} = ", number_in(column))).bind(*read);
         }
         Ok(writer.done())
@@ -130,11 +138,14 @@ impl<'a> Update<'a> {
     /// Reads one row of two whole numbers, `fence` and `lease` of a [`Probe`]: what stands in the way. To be run when the write met no row.
     pub fn probe(&self, dialect: Dialect) -> Result<Statement> {
         let mut writer = Writer::new(dialect);
-        let fence = self.fence.as_ref().map(|(column, _)| column_name(column)).transpose()?;
-        let lease = self.lease.as_ref().map(|(column, _)| column_name(column)).transpose()?;
-        let column = |name: Option<&str>| whole(dialect, &name.map_or_else(|| "0".to_owned(), number_in));
-        writer.text(&format!("SELECT {} AS fence, {} AS lease", column(fence), column(lease)));
-        writer.text(" FROM ").text(table_name(&self.table)?).text(" WHERE (").fragment(self.row()?)?.text(")");
+        let number = |name: Option<&String>| -> Result<String> {
+            let number = name.map_or_else(|| Ok("0".to_owned()), |name| column(dialect, name).map(|column| number_in(&column)));
+            Ok(whole(dialect, &number?))
+        };
+        let fence = number(self.fence.as_ref().map(|(name, _)| name))?;
+        let lease = number(self.lease.as_ref().map(|(name, _)| name))?;
+        writer.text(&format!("SELECT {fence} AS fence, {lease} AS lease"));
+        writer.text(" FROM ").text(&self.table(dialect)?).text(" WHERE (").fragment(self.row()?)?.text(")");
         if dialect == Dialect::Mysql {
             // A plain read may come from a snapshot in which nothing stands in the way yet.
             writer.text(" LOCK IN SHARE MODE");
@@ -143,10 +154,10 @@ impl<'a> Update<'a> {
     }
 
     /// Reads one whole number, the row's `lease`, for [`lease`](Self::lease). No row: there is none to write to.
-    pub fn read_lease(&self, dialect: Dialect, column: &str) -> Result<Statement> {
+    pub fn read_lease(&self, dialect: Dialect, name: &str) -> Result<Statement> {
         let mut writer = Writer::new(dialect);
-        let column = whole(dialect, &number_in(column_name(column)?));
-        writer.text(&format!("SELECT {column} AS lease FROM ")).text(table_name(&self.table)?);
+        let lease = whole(dialect, &number_in(&column(dialect, name)?));
+        writer.text(&format!("SELECT {lease} AS lease FROM ")).text(&self.table(dialect)?);
         writer.text(" WHERE (").fragment(self.row()?)?.text(")");
         Ok(writer.done())
     }
@@ -182,10 +193,19 @@ impl<'a> Update<'a> {
         }
     }
 
+    fn table(&self, dialect: Dialect) -> Result<String> {
+        Ok(Identifier::table(&self.table)?.quoted(dialect))
+    }
+
     fn row(&self) -> Result<&Fragment> {
         let asked = format!("an update of {}", self.table);
         self.key.as_ref().ok_or_else(|| Error::config(asked, "names no row", "a key, such as id = ?"))
     }
+}
+
+/// As it stands in a statement.
+fn column(dialect: Dialect, name: &str) -> Result<String> {
+    Ok(Identifier::column(name)?.quoted(dialect))
 }
 
 /// A column without a number is one that nobody has written to.

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::cmd::lab::address::{Address, Place};
+use crate::cmd::lab::password;
 use crate::cmd::lab::server::{Server, Setup};
 use crate::cmd::lab::stage::{LOCK, Lane, SALE, Stage, tenure};
 use crate::cmd::lab::story::Outcome;
@@ -43,7 +44,7 @@ impl Nodes {
     /// Tenure's quorum as A and as B see the nodes.
     pub(super) fn quorum(&self, lease: Duration) -> [Lock; 2] {
         [OF_A, OF_B].map(|reached| {
-            let nodes: Vec<_> = self.ports(reached).iter().map(|port| format!("redis://127.0.0.1:{port}")).collect();
+            let nodes: Vec<_> = self.ports(reached).iter().map(|port| password::url(*port, "")).collect();
             tenure(format!("quorum:{}?lease={}ms", nodes.join("|"), lease.as_millis()), lease)
         })
     }

@@ -10,6 +10,7 @@ use super::world::{Attempt, Call, Heard, Line, MOST, NODES, Node, Phase, World, 
 use crate::backend::Renewal;
 use crate::backends::quorum::rules::{self, Tally, Vote};
 use crate::clock::{Drift, Instant, deadline};
+use crate::error::Fault;
 use crate::name::Token;
 
 /// The clocks of the model run at one rate.
@@ -74,7 +75,7 @@ fn renewal(line: &Line, lease: Duration) -> Option<Renewal> {
     match line.heard {
         Heard::Extended => Some(Renewal::Extended { valid_for: lease }),
         Heard::Gone => Some(Renewal::Gone),
-        Heard::Uncounted => Some(Renewal::Unknown),
+        Heard::Uncounted => Some(Renewal::Unknown(Fault::Quarantine)),
         Heard::Nothing | Heard::Granted(_) | Heard::Busy => None,
     }
 }
@@ -196,7 +197,7 @@ impl Setup {
                 one.renewed = true;
             }
             Some(Renewal::Gone) => return world.end(attempt),
-            Some(Renewal::Unknown) => {}
+            Some(Renewal::Unknown(_)) => {}
         }
         *renewing = None;
         world.stop_listening(attempt);

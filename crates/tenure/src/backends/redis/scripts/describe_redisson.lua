@@ -1,6 +1,15 @@
 -- What is known of a name. {ms left, token, note, line, free permits, count, holders}; a holder is {owner, ms left, how, note}.
 -- KEYS: lock, token, note, notes or owners, line, held permits. `prefix` stands before a reader in its share's name.
+-- Notes for so many bytes in all: those of thousands would be more than one answer may have. Of the others only what stands before.
+local NOTES_BYTES = 8 * 1024 * 1024
 local function describe(prefix)
+  local room = NOTES_BYTES
+  local function note_of(owner)
+    local note = redis.call('HGET', KEYS[4], owner)
+    if not note then return note end
+    room = room - #note
+    return room >= 0 and note or string.match(note, '^%d+ %x+ ') or string.match(note, '^%d+ ') or false
+  end
   local at = now()
   local left = redis.call('PTTL', KEYS[1])
   local token = redis.call('GET', KEYS[2])
@@ -15,12 +24,12 @@ local function describe(prefix)
     for _, field in ipairs(fields) do
       local writer = mode and string.match(field, '^(.*):write$')
       if writer then
-        holders[#holders + 1] = {writer, left, 'write', redis.call('HGET', KEYS[4], writer)}
+        holders[#holders + 1] = {writer, left, 'write', note_of(writer)}
       elseif not mode then
         holders[#holders + 1] = {field, left, 'lock', false}
       elseif field ~= 'mode' then
         local reader = reader_left(KEYS[1], prefix, field)
-        if reader ~= -2 then holders[#holders + 1] = {field, reader, 'read', redis.call('HGET', KEYS[4], field)} end
+        if reader ~= -2 then holders[#holders + 1] = {field, reader, 'read', note_of(field)} end
       end
     end
   elseif kind == 'string' then
@@ -31,7 +40,7 @@ local function describe(prefix)
     local expired = redis.call('ZCOUNT', KEYS[6], 0, at)
     state[5] = free + expired
     for _, owner in ipairs(redis.call('HKEYS', KEYS[4])) do
-      if owner ~= MADE then holders[#holders + 1] = {owner, -2, 'owner', redis.call('HGET', KEYS[4], owner)} end
+      if owner ~= MADE then holders[#holders + 1] = {owner, -2, 'owner', note_of(owner)} end
     end
     local held = redis.call('ZRANGE', KEYS[6], '(' .. at, '+inf', 'BYSCORE', 'WITHSCORES')
     for i = 1, #held, 2 do

@@ -1,5 +1,5 @@
 -- KEYS: lock, writers in line, notes, share of this reader. ARGV: owner, what stands before a reader in its share's name, channel,
--- how to publish. 0 if it was not held, 1 if it was, 2 if nobody could be told.
+-- how to publish. 0 if it was not held, otherwise whether somebody listens.
 local lock, owner = KEYS[1], ARGV[1]
 local told = true
 if redis.call('ZREM', KEYS[2], owner) == 1 then
@@ -28,4 +28,4 @@ else
   end
 end
 if not wrote and not alive then return 0 end
-return told and 1 or 2
+return released(told)

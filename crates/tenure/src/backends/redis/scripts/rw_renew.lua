@@ -1,4 +1,5 @@
--- KEYS: per claim lock, notes, share of this reader. ARGV: per claim owner, lease. Per claim 1 (extended) or 0 (gone).
+-- KEYS: per claim lock, notes, share of this reader. ARGV: per claim owner, lease. Per claim 1 (extended), 0 (gone) or why
+-- it was refused.
 local answers = {}
 local function extend(lock, notes, share, owner, lease)
   if redis.call('HEXISTS', lock, owner .. ':write') == 1 then

@@ -1,0 +1,24 @@
+//! Events for those who keep a record of what was done by force, under the target `tenure::audit`.
+
+use tracing::{info, warn};
+
+use crate::backend::{Broken, Client};
+use crate::error::Result;
+use crate::name::Resource;
+
+/// Somebody asked for the end of a hold: who, of which name, and what came of it.
+pub(crate) fn break_hold(by: &Client, name: &Resource, outcome: &Result<Option<Broken>>) {
+    let (client, about, name) = (by.id, &*by.about, name.as_str());
+    match outcome {
+        Ok(Some(broken)) => {
+            let owners: Vec<&str> = broken.holders.iter().map(|holder| &*holder.owner).collect();
+            let notes: Vec<&str> = broken.holders.iter().map(|holder| holder.note.as_deref().unwrap_or_default()).collect();
+            let tokens: Vec<u64> = broken.holders.iter().filter_map(|holder| holder.token).map(|token| token.get()).collect();
+            let fence = broken.fence.get();
+            warn!(target: "tenure::audit", %client, ?about, ?name, ?owners, ?notes, ?tokens, fence, "a hold was broken");
+        }
+        Ok(None) => info!(target: "tenure::audit", %client, ?about, ?name, "nobody held what was to be broken"),
+        // It may have been carried out all the same.
+        Err(error) => warn!(target: "tenure::audit", %client, ?about, ?name, %error, "a break has no known outcome"),
+    }
+}

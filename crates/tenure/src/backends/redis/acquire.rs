@@ -1,0 +1,126 @@
+//! Asking for a lock: once, and once more by those who will wait for it.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use super::fault::NAME;
+use super::keys::{self, Layout, is_place};
+use super::link::Answer;
+use super::reply::{is_redisson_field, text, token_of, unexpected};
+use super::shared::Wake;
+use super::{Redis, wire};
+use crate::backend::{Attempt, Claim, Mode, Queue};
+use crate::error::{Error, Fault, Result};
+use crate::name::Token;
+
+/// How soon those ask again whom nobody tells: other libraries of the plain layout publish nothing, and a server that has yet
+/// to take over a slot remembers nobody.
+const UNTOLD: Duration = Duration::from_millis(200);
+
+impl Redis {
+    /// A free lock costs one question. Whoever is told "busy" and will wait asks again at once, and to be told of the next change
+    /// from then on: so the server remembers nothing for those who get what they ask for.
+    pub(super) async fn ask(&self, claim: &Claim) -> Result<Attempt> {
+        let slot = self.router.slot(&claim.resource)?;
+        let (attempt, mut answer) = self.ask_once(slot, claim, &[]).await?;
+        let Attempt::Busy { mut poll_within, mut holder } = attempt else { return Ok(attempt) };
+        if claim.queue == Queue::Never {
+            return Ok(Attempt::Busy { poll_within, holder });
+        }
+        let shared = &self.router.shared;
+        let channel = self.layout.channel_of(claim);
+        // Those who read also wait for writers in line.
+        let (name, writers) = (claim.resource.as_str(), keys::writers(&claim.resource));
+        let heeds = [name, &*writers];
+        let heeds = &heeds[..1 + usize::from(claim.mode == Mode::Read)];
+        // Before the question: what is heard while it is under way may be of what it has read.
+        let heard = shared.hub.version(&channel).filter(|_| answer.wake() == Wake::Tracking && !is_place(&channel));
+        if let Some(heard) = heard
+            && !shared.is_told(&channel, heeds, answer.session(), heard)
+        {
+            let (again, second) = self.ask_once(slot, claim, heeds).await?;
+            let Attempt::Busy { poll_within: next, holder: present } = again else { return Ok(again) };
+            (answer, poll_within, holder) = (second, next, present);
+            if answer.will_tell() {
+                shared.will_be_told(&channel, heeds, answer.session(), heard);
+            } else {
+                poll_within = poll_within.min(UNTOLD);
+            }
+        }
+        poll_within = poll_within.min(answer.link.waits(&channel, claim.owner, answer.wake()));
+        if answer.wake() == Wake::PubSub && self.layout == Layout::Plain {
+            poll_within = poll_within.min(UNTOLD);
+        }
+        Ok(Attempt::Busy { poll_within, holder })
+    }
+
+    /// One question, answered by so many replicas too as must have a grant.
+    async fn ask_once(&self, slot: u16, claim: &Claim, heeds: &[&str]) -> Result<(Attempt, Answer)> {
+        let answer = if claim.mode == Mode::Exclusive {
+            self.ask_for_lock(slot, claim, heeds).await?
+        } else {
+            let call = self.to_acquire(claim)?;
+            self.recorded(claim.lease, self.call("acquiring", slot, &call, heeds)).await?
+        };
+        let Value::Array(items) = &answer.value else { return Err(unexpected("acquiring")) };
+        if let ([Value::Int(1 | 2), ..], Some(sync)) = (&**items, self.sync)
+            && let Err(e) = answer.synced("acquiring", sync).await
+        {
+            // Nobody may rely on it, so nobody shall have it. If this does not arrive either, the engine repeats it.
+            if claim.mode.holds() {
+                drop(self.give_back(claim).await);
+            }
+            return Err(e);
+        }
+        Ok((self.attempt(claim, items)?, answer))
+    }
+
+    async fn ask_for_lock(&self, slot: u16, claim: &Claim, heeds: &[&str]) -> Result<Answer> {
+        let name = &claim.resource;
+        let (token, note) = (self.layout.token(name), keys::note(name));
+        let (owner, lease, tokens) = (claim.owner.to_string(), claim.lease_millis().to_string(), claim.tokens.to_string());
+        let keys = [name.as_str(), &token, &note];
+        let least = wire::least(claim.at_least, claim.tokens)?;
+        let args = [&*owner, &*lease, &*tokens, &*self.token_idle, &*least, claim.note.as_deref().unwrap_or_default()];
+        let without_note = usize::from(claim.note.is_none());
+        let (keys, args) = (&keys[..3 - without_note], &args[..6 - without_note]);
+        self.recorded(claim.lease, self.eval_heeding("acquiring", slot, &self.scripts.acquire, keys, args, heeds)).await
+    }
+
+    /// What the script says.
+    fn attempt(&self, claim: &Claim, items: &[Value]) -> Result<Attempt> {
+        match items {
+            [Value::Int(1), top, changed @ ..] if claim.mode.holds() => {
+                if !changed.is_empty() {
+                    self.wake(claim);
+                }
+                let top = token_of(top).ok_or_else(|| unexpected("acquiring"))?;
+                // Zero is below all tokens: a fence would let everybody in after it.
+                let first = top.get().checked_sub(u64::from(claim.tokens) - 1).filter(|first| *first > 0);
+                let first = first.ok_or_else(|| unexpected("acquiring"))?;
+                Ok(Attempt::Granted { token: Token::new(first), valid_for: claim.lease })
+            }
+            [Value::Int(2), Value::Int(left)] if !claim.mode.holds() => {
+                if claim.mode != Mode::CountZero {
+                    self.wake(claim);
+                }
+                Ok(Attempt::Done { left: u64::try_from(*left).unwrap_or(0) })
+            }
+            [Value::Int(0), Value::Int(left), holder @ ..] => self.busy(claim, *left, holder.first().and_then(text)),
+            _ => Err(unexpected("acquiring")),
+        }
+    }
+
+    fn busy(&self, claim: &Claim, left: i64, holder: Option<&str>) -> Result<Attempt> {
+        let name = &claim.resource;
+        let foreign = |what: &str| Error::backend(NAME, format!("acquiring {name:?}"), Fault::ForeignFormat, what);
+        let Ok(left) = u64::try_from(left) else { return Err(foreign("the key has no expiry and is not a lock")) };
+        let must_have_holder = self.layout == Layout::Redisson && claim.mode == Mode::Exclusive;
+        if self.layout == Layout::Redisson && !holder.map_or(!must_have_holder, is_redisson_field) {
+            return Err(foreign("the key is a hash, but its fields are not owners of a lock"));
+        }
+        let holder = holder.filter(|holder| *holder != "mode").map(str::to_owned);
+        Ok(Attempt::Busy { poll_within: Duration::from_millis(left.saturating_add(1)), holder })
+    }
+}

@@ -1,0 +1,116 @@
+//! Extending many holds. Each has an answer of its own: what is refused to one costs no other anything.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::join_all;
+use redis::Value;
+use tracing::debug;
+
+use super::Redis;
+use super::fault::refused;
+use super::keys;
+use super::link::Answer;
+use super::reply::{array, text, unexpected};
+use super::wire::Renews;
+use crate::backend::{Claim, Renewal};
+use crate::error::{Fault, Result};
+
+impl Redis {
+    /// Fails only if nothing is known of any of them.
+    pub(super) async fn extend(&self, claims: &[Claim]) -> Result<Vec<Renewal>> {
+        let mut groups = BTreeMap::<(u16, Renews), Vec<(usize, &Claim)>>::new();
+        let mut answers: Vec<Result<Renewal>> = Vec::with_capacity(claims.len());
+        for (place, claim) in claims.iter().enumerate() {
+            let slot = self.router.slot(&claim.resource);
+            if let Ok(slot) = slot {
+                groups.entry((slot, Renews::of(claim.mode))).or_default().push((place, claim));
+            }
+            answers.push(slot.and(Err(unexpected("renewing"))));
+        }
+        let longest = claims.iter().map(|c| c.lease).max().unwrap_or_default();
+        let ask = join_all(groups.into_iter().map(async |((slot, kind), claims)| {
+            let (places, claims): (Vec<usize>, Vec<&Claim>) = claims.into_iter().unzip();
+            (places, self.extend_group(slot, kind, &claims).await)
+        }));
+        for (places, group) in self.recorded(longest, ask).await {
+            places.into_iter().zip(group).for_each(|(place, answer)| answers[place] = answer);
+        }
+        if answers.iter().all(Result::is_err) {
+            return answers.into_iter().collect();
+        }
+        let renewal = |(answer, claim): (Result<Renewal>, &Claim)| {
+            answer.unwrap_or_else(|error| {
+                debug!(name = ?claim.resource, %error, "not renewed, unlike others");
+                Renewal::Unknown(error.fault().unwrap_or(Fault::Protocol))
+            })
+        };
+        Ok(answers.into_iter().zip(claims).map(renewal).collect())
+    }
+
+    /// Those of one slot and kind: one question, which may fail as a whole.
+    async fn extend_group(&self, slot: u16, kind: Renews, claims: &[&Claim]) -> Vec<Result<Renewal>> {
+        let error = match self.extend_at_once(slot, kind, claims).await {
+            Ok(answers) => return answers,
+            Err(e) => e,
+        };
+        let noted = claims.iter().any(|claim| claim.note.is_some());
+        if error.fault() == Some(Fault::Moving) && kind == Renews::Locks && (claims.len() > 1 || noted) {
+            // While a slot moves, its keys are at two servers; each by itself is found. A note may wait for the next time.
+            let bare: Vec<Claim> = claims.iter().map(|claim| Claim { note: None, ..(*claim).clone() }).collect();
+            return self.extend_one_by_one(slot, kind, bare.iter()).await;
+        }
+        if !error.is_transient() && claims.len() > 1 {
+            // A right that is missing for one key is refused to the whole question.
+            return self.extend_one_by_one(slot, kind, claims.iter().copied()).await;
+        }
+        claims.iter().map(|_| Err(error.clone())).collect()
+    }
+
+    async fn extend_at_once(&self, slot: u16, kind: Renews, claims: &[&Claim]) -> Result<Vec<Result<Renewal>>> {
+        let answer = match kind {
+            Renews::Locks => self.extend_locks(slot, claims).await?,
+            Renews::Shares => self.call("renewing", slot, &Self::to_renew_shares(claims), &[]).await?,
+            Renews::Permits => self.call("renewing", slot, &self.to_renew_permits(claims), &[]).await?,
+        };
+        if let Some(sync) = self.sync {
+            answer.synced("renewing", sync).await?;
+        }
+        let answers = array(answer.value, "renewing")?;
+        if answers.len() != claims.len() {
+            return Err(unexpected("renewing"));
+        }
+        Ok(answers.iter().zip(claims).map(|(answer, claim)| extended(answer, claim)).collect())
+    }
+
+    async fn extend_locks(&self, slot: u16, claims: &[&Claim]) -> Result<Answer> {
+        let notes: Vec<String> = claims.iter().map(|c| keys::note(&c.resource)).collect();
+        let owners: Vec<[String; 2]> = claims.iter().map(|c| [c.owner.to_string(), c.lease_millis().to_string()]).collect();
+        let mut keys = Vec::with_capacity(claims.len());
+        let mut args = Vec::with_capacity(3 * claims.len());
+        for ((claim, note), [owner, lease]) in claims.iter().zip(&notes).zip(&owners) {
+            keys.push(claim.resource.as_str());
+            args.extend([&**owner, &**lease, if claim.note.is_some() { "1" } else { "0" }]);
+            if claim.note.is_some() {
+                keys.push(note);
+            }
+        }
+        self.eval("renewing", slot, &self.scripts.renew, &keys, &args).await
+    }
+
+    async fn extend_one_by_one(&self, slot: u16, kind: Renews, claims: impl Iterator<Item = &Claim>) -> Vec<Result<Renewal>> {
+        let alone = claims.map(|claim| async move {
+            let answers = self.extend_at_once(slot, kind, &[claim]).await?;
+            answers.into_iter().next().unwrap_or_else(|| Err(unexpected("renewing")))
+        });
+        join_all(alone).await
+    }
+}
+
+/// What a script says of one claim: a number, or why it was refused.
+fn extended(answer: &Value, claim: &Claim) -> Result<Renewal> {
+    match answer {
+        Value::Int(1) => Ok(Renewal::Extended { valid_for: claim.lease }),
+        Value::Int(0) => Ok(Renewal::Gone),
+        other => Err(text(other).map_or_else(|| unexpected("renewing"), |why| refused("renewing", why))),
+    }
+}

@@ -1,0 +1,236 @@
+//! The directory beside the file, and the pipes in it. Only what has the name of a client's pipe, is a pipe, and belongs to
+//! one who may use the file is touched; the rest is not ours.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, mkdirat, mkfifoat, openat, renameat, statat, unlinkat};
+use rustix::io::Errno;
+
+use super::place::{Place, Terms, seen, set_mode};
+use crate::name::ClientId;
+
+/// The end of the directory's name.
+const CLIENTS: &str = ".clients";
+/// The end of a pipe's name that is still being made.
+const HIDDEN: &str = ".new";
+
+/// What a pipe is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Open for as long as its client lives.
+    Alive,
+    /// Read by its client.
+    Wake,
+}
+
+/// The name of a pipe, which is all of a path that is ever made of what rows and directories say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Name {
+    pub(super) client: ClientId,
+    pub(super) kind: Kind,
+    /// Still being made.
+    pub(super) hidden: bool,
+}
+
+impl Name {
+    pub(super) fn of(client: ClientId, kind: Kind) -> Self {
+        Self { client, kind, hidden: false }
+    }
+
+    fn parse(name: &[u8]) -> Option<Self> {
+        let (client, kind) = std::str::from_utf8(name).ok()?.split_once('.')?;
+        let (kind, hidden) = kind.strip_suffix(HIDDEN).map_or((kind, false), |kind| (kind, true));
+        let kind = match kind {
+            "alive" => Kind::Alive,
+            "wake" => Kind::Wake,
+            _ => return None,
+        };
+        Some(Self { client: client.parse().ok()?, kind, hidden })
+    }
+
+    fn text(self) -> String {
+        let kind = if self.kind == Kind::Alive { "alive" } else { "wake" };
+        format!("{}.{kind}{}", self.client, if self.hidden { HIDDEN } else { "" })
+    }
+}
+
+/// The directory of one file's pipes.
+#[derive(Debug)]
+pub(super) struct Pipes {
+    terms: Terms,
+    opened: Mutex<Option<Arc<Opened>>>,
+}
+
+#[derive(Debug)]
+struct Opened {
+    dir: OwnedFd,
+    place: Arc<Place>,
+}
+
+impl Pipes {
+    /// Makes the directory if there is none. Without one, and with one that is not ours, there are no pipes.
+    pub(super) fn new(terms: Terms, place: &Arc<Place>) -> (Self, std::io::Result<()>) {
+        let (opened, result) = match Opened::new(Arc::clone(place)) {
+            Ok(opened) => (Some(Arc::new(opened)), Ok(())),
+            Err(e) => (None, Err(e)),
+        };
+        (Self { terms, opened: Mutex::new(opened) }, result)
+    }
+
+    /// Opens a pipe without waiting for its other end.
+    pub(super) fn open(&self, name: Name, how: OFlags) -> std::io::Result<File> {
+        self.with(|opened| opened.open(name, how))
+    }
+
+    /// Makes a pipe that is open for reading and writing before anybody can see it, so that it never looks dead.
+    pub(super) fn make(&self, name: Name) -> std::io::Result<File> {
+        let hidden = Name { hidden: true, ..name };
+        let once = || self.with(|opened| opened.make(hidden, name));
+        // Somebody who sweeps may have taken it for a dead one's before it was open.
+        let mut made = once();
+        for _ in 0..8 {
+            match &made {
+                Err(e) if e.kind() == ErrorKind::NotFound => made = once(),
+                _ => break,
+            }
+        }
+        made.inspect_err(|_| self.remove(hidden))
+    }
+
+    pub(super) fn remove(&self, name: Name) {
+        drop(self.with(|opened| {
+            let stat = statat(&opened.dir, name.text(), AtFlags::SYMLINK_NOFOLLOW)?;
+            opened.check(&stat)?;
+            Ok(unlinkat(&opened.dir, name.text(), AtFlags::empty())?)
+        }));
+    }
+
+    /// Whether there is a pipe of this name.
+    pub(super) fn is_there(&self, name: Name) -> bool {
+        self.with(|opened| opened.check(&statat(&opened.dir, name.text(), AtFlags::SYMLINK_NOFOLLOW)?)).is_ok()
+    }
+
+    /// The names of pipes. Whether they are any is another question.
+    pub(super) fn list(&self) -> Vec<Name> {
+        let read = self.with(|opened| Ok(Dir::read_from(&opened.dir)?));
+        read.into_iter().flatten().flatten().filter_map(|entry| Name::parse(entry.file_name().to_bytes())).collect()
+    }
+
+    fn with<T>(&self, work: impl Fn(&Opened) -> std::io::Result<T>) -> std::io::Result<T> {
+        let lock = || self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = lock().clone().ok_or(ErrorKind::NotFound)?;
+        match work(&opened) {
+            // Removed, and perhaps made anew by others: those are to be found.
+            Err(e) if e.kind() == ErrorKind::NotFound && opened.is_removed() => {
+                let place = Place::find(&self.terms).map_err(|_| ErrorKind::NotFound)?;
+                let again = Arc::new(Opened::existing(Arc::new(place))?);
+                *lock() = Some(Arc::clone(&again));
+                work(&again)
+            }
+            done => done,
+        }
+    }
+}
+
+impl Opened {
+    fn new(place: Arc<Place>) -> std::io::Result<Self> {
+        let (beside, name) = place.beside(CLIENTS);
+        match mkdirat(beside, &name, Mode::from_raw_mode(place.sharing.directory() & 0o777)) {
+            Ok(()) | Err(Errno::EXIST) => Self::existing(place),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn existing(place: Arc<Place>) -> std::io::Result<Self> {
+        let (beside, name) = place.beside(CLIENTS);
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let path = openat(beside, &name, flags | OFlags::PATH, Mode::empty())?;
+        let stat = fstat(&path)?;
+        if !place.sharing.owns(seen(&stat), place.user, place.group) {
+            let whose = format!("its directory belongs to user {} and group {}", stat.st_uid, stat.st_gid);
+            return Err(std::io::Error::new(ErrorKind::PermissionDenied, whose));
+        }
+        if stat.st_uid == place.user {
+            set_mode(&path, stat.st_mode, place.sharing.directory())?;
+        } else if stat.st_mode & 0o002 != 0 {
+            return Err(std::io::Error::new(ErrorKind::PermissionDenied, "its directory may be written to by everybody"));
+        }
+        let dir = openat(beside, &name, flags, Mode::empty())?;
+        Ok(Self { dir, place })
+    }
+
+    fn is_removed(&self) -> bool {
+        fstat(&self.dir).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
+    /// Whether it is a pipe, of somebody who may use the file.
+    fn check(&self, stat: &Stat) -> std::io::Result<()> {
+        let is_pipe = FileType::from_raw_mode(stat.st_mode) == FileType::Fifo;
+        let is_ours = is_pipe && self.place.sharing.owns(seen(stat), self.place.user, self.place.group);
+        if is_ours { Ok(()) } else { Err(ErrorKind::PermissionDenied.into()) }
+    }
+
+    fn open(&self, name: Name, how: OFlags) -> std::io::Result<File> {
+        let flags = how | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&self.dir, name.text(), flags, Mode::empty())?;
+        self.check(&fstat(&file)?)?;
+        Ok(file.into())
+    }
+
+    fn make(&self, hidden: Name, name: Name) -> std::io::Result<File> {
+        let sharing = self.place.sharing;
+        mkfifoat(&self.dir, hidden.text(), Mode::from_raw_mode(0o600))?;
+        let path = openat(&self.dir, hidden.text(), OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        let stat = fstat(&path)?;
+        self.check(&stat)?;
+        set_mode(&path, stat.st_mode, if name.kind == Kind::Alive { sharing.life() } else { sharing.file() })?;
+        let file = self.open(hidden, OFlags::RDWR)?;
+        renameat(&self.dir, hidden.text(), &self.dir, name.text())?;
+        Ok(file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_name_that_is_taken_for_a_pipes_is_written_the_same_way(
+            name in prop_oneof![
+                "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\\.(alive|wake)(\\.new)?",
+                "[0-9a-fA-F./-]{0,40}\\.(alive|wake|new|\\.\\.)?",
+                ".{0,60}",
+            ]
+        ) {
+            if let Some(parsed) = Name::parse(name.as_bytes()) {
+                prop_assert_eq!(parsed.text(), name);
+            } else {
+                prop_assert!(!(name.len() == 42 && name.ends_with(".alive") && !name.contains(['/', '.', 'A', 'B', 'C', 'D', 'E', 'F'])));
+            }
+        }
+
+        #[test]
+        fn no_bytes_become_a_path(name in prop::collection::vec(any::<u8>(), 0..64)) {
+            if let Some(parsed) = Name::parse(&name) {
+                prop_assert!(!parsed.text().contains('/') && parsed.text().len() <= 46);
+            }
+        }
+    }
+
+    #[test]
+    fn every_pipe_has_a_name_that_is_understood() {
+        let client = ClientId::random().unwrap();
+        for kind in [Kind::Alive, Kind::Wake] {
+            for hidden in [false, true] {
+                let name = Name { client, kind, hidden };
+                assert_eq!(Name::parse(name.text().as_bytes()), Some(name));
+            }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! A password is in no error, no `Debug` and no log, however badly it is written into a URL; and it can stand in a file.
+
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tenure::{Error, Locker, secret};
+
+/// All that was logged at any level.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("no panic").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What is said of a URL: its error or its locker, and the log.
+fn said(url: &str) -> String {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber =
+        tracing_subscriber::fmt().with_env_filter("trace").with_ansi(false).with_writer(move || writer.clone()).finish();
+    let opened = tracing::subscriber::with_default(subscriber, || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let builder = Locker::builder().timeout(Duration::from_millis(100)).runtime(runtime.handle().clone());
+        runtime.block_on(builder.connect(url))
+    });
+    let said = match opened {
+        Ok(locker) => format!("{locker:?}"),
+        Err(error) => format!("{error} {error:?}"),
+    };
+    format!("{said}\n{}", String::from_utf8_lossy(&log.0.lock().expect("no panic")))
+}
+
+/// The pieces of a password that nobody writes by accident: four characters, two of them letters or digits of ours.
+fn pieces(password: &str) -> impl Iterator<Item = String> {
+    let chars: Vec<char> = password.chars().collect();
+    let windows: Vec<String> = chars.windows(4).map(|window| window.iter().collect()).collect();
+    windows.into_iter().filter(|piece: &String| {
+        !piece.contains(|c: char| c.is_ascii_lowercase()) && piece.chars().filter(char::is_ascii_alphanumeric).count() >= 2
+    })
+}
+
+/// URLs with a password in them that is not encoded.
+fn urls(password: &str) -> Vec<String> {
+    vec![
+        format!("redis://u:{password}@127.0.0.1:1"),
+        format!("redis://:{password}@127.0.0.1:1/0?lease=3s"),
+        format!("redis+sentinel://u:{password}@127.0.0.1:1,127.0.0.1:2/mymaster"),
+        format!("redis+sentinel://127.0.0.1:1/mymaster?sentinel_pass={password}&lease=3s"),
+        format!("redis+cluster://u:{password}@127.0.0.1:1"),
+        format!("redis+unix:///nowhere?pass={password}&user=u"),
+        format!("quorum:redis://u:{password}@127.0.0.1:1|redis://127.0.0.1:2|redis://127.0.0.1:3"),
+        format!("quorum:redis://127.0.0.1:1|redis://127.0.0.1:2|redis://u:{password}@127.0.0.1:3?lease=3s"),
+    ]
+}
+
+fn is_not_said(password: &str) {
+    for url in urls(password) {
+        let said = said(&url);
+        for piece in pieces(password) {
+            assert!(!said.contains(&piece), "{piece} of {url}: {said}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(192))]
+
+    #[test]
+    fn no_piece_of_a_password_is_in_an_error_a_debug_or_a_log(
+        password in "[QXZJKVW3478?&=@/|#:%,;+. \\[\\]-]{4,24}|[34789]{4,5}[?/|&#][QXZJKVW]{4,8}|[QXZJKVW]{4,8}[?/|&@][QXZJKVW]{4,8}=[QXZJKVW]{4,8}",
+    ) {
+        is_not_said(&password);
+    }
+
+    #[test]
+    fn a_password_that_looks_like_options_is_not_said_either(
+        head in "[QXZJKVW]{0,6}|[34789]{4,5}",
+        between in "[?&/|@]",
+        option in "(lease|timeout|prefix|layout|semaphore|token_ttl|wake|sync|sync_timeout|ca|cert|key|db|user|pass_file|node_timeout|quarantine|redis://|sqlite:/|memory:)",
+        tail in "=?[QXZJKVW3478]{4,12}[smdh]?",
+    ) {
+        is_not_said(&format!("{head}{between}{option}{tail}"));
+    }
+}
+
+#[test]
+fn what_is_wrong_with_an_option_is_said_without_its_value() {
+    for (url, words) in [
+        ("redis://h?laese=3s", &["first option", "unknown", "lease"][..]),
+        ("redis://h?lease=3s&laese=3s", &["second option", "unknown"]),
+        ("redis://h?lease=30", &["\"lease\"", "without a unit", "1.5s"]),
+        ("redis://h?lease=1ns", &["\"lease\"", "out of range", "10ms to 24h"]),
+        ("redis://h?layout=QXZJ", &["\"layout\"", "redisson, plain"]),
+        ("redis://h?sync=QXZJ", &["\"sync\"", "number"]),
+        ("redis://h?token_ttl=77m", &["\"token_ttl\"", "24h or more"]),
+        ("redis://h?prefix=a@QXZJ", &["%40"]),
+        ("redis://u:a/QXZJ@h", &["%2F"]),
+        ("QXZJ://h", &["scheme", "unknown", "redis:"]),
+        ("quorum:redis://a|redis://b|redis://c?quarantin=off", &["unknown", "quarantine"]),
+    ] {
+        let said = said(url);
+        assert!(words.iter().all(|word| said.contains(word)), "{url}: {said}");
+        assert!(!["QXZJ", "laese", "77m", "1ns"].iter().any(|value| said.contains(value)), "{url}: {said}");
+    }
+}
+
+fn write(path: &Path, text: &str, mode: u32) {
+    std::fs::write(path, text).expect("written");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("ours");
+}
+
+#[test]
+fn a_secret_is_all_of_its_file_but_one_line_end() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("secret");
+    for (text, read) in [("abc", "abc"), ("abc\n", "abc"), ("abc\r\n", "abc"), ("abc\n\n", "abc\n"), (" a ", " a ")] {
+        write(&file, text, 0o600);
+        let secret = secret::read(&file).expect("readable");
+        assert_eq!(secret.text(), read);
+        assert!(!secret.is_exposed() && !format!("{secret:?}").contains("abc"));
+    }
+    write(&file, "abc", 0o640);
+    assert!(!secret::read(&file).expect("shared with a group on purpose").is_exposed());
+    write(&file, "abc", 0o644);
+    assert!(secret::read(&file).expect("readable").is_exposed());
+    for (text, mode, why) in [("", 0o600, "empty"), ("\n", 0o600, "empty"), ("abc", 0o620, "written"), ("abc", 0o602, "written")]
+    {
+        write(&file, text, mode);
+        let error = secret::read(&file).expect_err("refused").to_string();
+        assert!(error.contains(why) && !error.contains("abc"), "{error}");
+    }
+    write(&file, &"a".repeat(70_000), 0o600);
+    assert!(secret::read(&file).expect_err("refused").to_string().contains("longer than"));
+    assert!(matches!(secret::read(&dir.path().join("none")), Err(Error::Config { .. })));
+    assert!(secret::read(dir.path()).is_err(), "a directory");
+}

@@ -1,0 +1,325 @@
+//! Those who died, those who left, and those who cannot be seen.
+
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tenure::{Error, Fault};
+
+use super::clients::*;
+
+#[tokio::test]
+async fn closing_removes_the_pipes_and_so_does_dropping() {
+    let dir = dir();
+    let pipes = || std::fs::read_dir(dir.path().join("locks.db.clients")).unwrap().count();
+    let (a, b) = (client(&dir).await, client(&dir).await);
+    assert_eq!(pipes(), 4);
+    a.close().await.unwrap();
+    assert_eq!(pipes(), 2);
+    a.close().await.unwrap();
+    assert!(matches!(a.mutex("x").lock().await, Err(Error::Closed)));
+    drop(b);
+    let bound = Instant::now() + LIMIT;
+    while pipes() > 0 {
+        assert!(Instant::now() < bound, "the pipes of a dropped client stay");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_dead_clients_left_is_swept_at_connect() {
+    let dir = dir();
+    client(&dir).await.close().await.unwrap();
+    let clients = dir.path().join("locks.db.clients");
+    let dead = "00000000-0000-4000-8000-000000000000";
+    for name in ["alive", "wake", "alive.new", "wake.new"] {
+        let made = std::process::Command::new("mkfifo").arg(clients.join(format!("{dead}.{name}"))).status().unwrap();
+        assert!(made.success());
+    }
+    let file = rusqlite::Connection::open(dir.path().join("locks.db")).unwrap();
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let sql = "INSERT INTO holds VALUES (?1, 'x:1', 0, 0, ?2, ?3, ?4, 1, 1, NULL)";
+    for (name, client, boot) in [(b"dead".as_slice(), dead, boot.trim()), (b"other boot", "closed", "another")] {
+        file.execute(sql, rusqlite::params![name, client, boot, i64::MAX]).unwrap();
+    }
+    let locker = client(&dir).await;
+    assert_eq!(std::fs::read_dir(clients).unwrap().count(), 2);
+    assert_eq!(file.query_row("SELECT count(*) FROM holds", [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+    assert!(locker.mutex("dead").try_lock().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_holder_that_is_dead_does_not_block_and_its_lease_does_not_count() {
+    let dir = dir();
+    let locker = client(&dir).await;
+    let dead = "00000000-0000-4000-8000-000000000000";
+    let pipe = dir.path().join(format!("locks.db.clients/{dead}.alive"));
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let file = rusqlite::Connection::open(dir.path().join("locks.db")).unwrap();
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    for name in [b"x", b"y"] {
+        let sql = "INSERT INTO holds VALUES (?1, 'x:1', 0, 0, ?2, ?3, ?4, 1, 1, NULL)";
+        file.execute(sql, rusqlite::params![name.as_slice(), dead, boot.trim(), i64::MAX]).unwrap();
+    }
+    assert!(locker.list("").await.unwrap().is_empty());
+    assert!(locker.mutex("x").try_lock().await.unwrap().is_some());
+    assert!(!pipe.exists());
+    // Its pipe was the proof of its death: all its rows went with it.
+    assert!(locker.mutex("y").try_lock().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_holder_without_pipes_keeps_its_lease() {
+    let dir = dir();
+    let (a, b) = (client(&dir).await, client(&dir).await);
+    let held = a.mutex("x").lock().await.unwrap();
+    std::fs::remove_dir_all(dir.path().join("locks.db.clients")).unwrap();
+    assert!(b.mutex("x").try_lock().await.unwrap().is_none());
+    held.release().await.unwrap();
+    assert!(b.mutex("x").try_lock().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn where_no_pipes_can_be_made_polling_takes_their_place() {
+    let dir = dir();
+    // A file in the place of the directory.
+    std::fs::write(dir.path().join("locks.db.clients"), "").unwrap();
+    let (a, b) = (client(&dir).await, client(&dir).await);
+    let held = a.mutex("x").lock().await.unwrap();
+    let waiter = tokio::spawn(async move { b.mutex("x").lock().await.unwrap().token() });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let token = held.token();
+    held.release().await.unwrap();
+    assert!(tokio::time::timeout(LIMIT, waiter).await.unwrap().unwrap() > token);
+}
+
+/// A client of another process, of which there is nothing but its rows and the pipe that tells its death.
+struct Stranger {
+    id: String,
+    dir: std::path::PathBuf,
+    alive: Option<std::fs::File>,
+}
+
+const FAIR: i64 = 1;
+const READ: i64 = 2;
+const WRITE: i64 = 3;
+const PERMITS: i64 = 4;
+
+impl Stranger {
+    fn new(dir: &TempDir, number: u32) -> Self {
+        let id = format!("00000000-0000-4000-8000-{number:012}");
+        let pipe = dir.path().join(format!("locks.db.clients/{id}.alive"));
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let alive = std::fs::OpenOptions::new().read(true).write(true).open(pipe).unwrap();
+        Self { id, dir: dir.path().to_owned(), alive: Some(alive) }
+    }
+
+    fn file(&self) -> rusqlite::Connection {
+        let file = rusqlite::Connection::open(self.dir.join("locks.db")).unwrap();
+        file.busy_timeout(LIMIT).unwrap();
+        file
+    }
+
+    /// Leases of a century: only the pipe can tell.
+    fn holds(&self, name: &str, kind: i64, take: i64) {
+        let sql = "INSERT INTO holds VALUES (?1, ?2 || ':1', ?3, ?4, ?2, ?5, ?6, 1, 1, NULL)";
+        let params = rusqlite::params![name.as_bytes(), self.id, kind, take, boot(), i64::MAX / 2];
+        self.file().execute(sql, params).unwrap();
+    }
+
+    fn waits(&self, name: &str, kind: i64) {
+        let sql = "INSERT INTO waiters VALUES (NULL, ?1, ?2 || ':1', ?3, 0, ?2, ?4, ?5)";
+        self.file().execute(sql, rusqlite::params![name.as_bytes(), self.id, kind, boot(), i64::MAX / 2]).unwrap();
+    }
+
+    fn dies(&mut self) {
+        self.alive = None;
+    }
+}
+
+/// Whether it took less than a poll at least once: a busy machine may be late, but not always.
+async fn at_once(mut round: impl AsyncFnMut(u32) -> Duration) {
+    let mut waits = Vec::new();
+    for n in 0..4 {
+        waits.push(round(n).await);
+        if waits[waits.len() - 1] < Duration::from_millis(300) {
+            return;
+        }
+    }
+    panic!("each time as late as a poll: {waits:?}");
+}
+
+#[tokio::test]
+async fn a_dead_head_of_a_fair_line_lets_the_next_one_in_at_once() {
+    let dir = dir();
+    let (a, b) = (client(&dir).await, client(&dir).await);
+    at_once(async |n| {
+        let name = format!("x{n}");
+        let held = a.mutex(&name).fair().lock().await.unwrap();
+        let mut head = Stranger::new(&dir, n);
+        head.waits(&name, FAIR);
+        let next = tokio::spawn(b.mutex(&name).fair().lock());
+        until_waiting(&a, &name, 2).await;
+        held.release().await.unwrap();
+        assert!(a.mutex(&name).fair().try_lock().await.unwrap().is_none(), "it is the turn of another one");
+        assert!(!next.is_finished());
+        assert_eq!(a.mutex(&name).inspect().await.unwrap().line.len(), 2);
+        let died = Instant::now();
+        head.dies();
+        let guard = within_limit(next).await;
+        let took = died.elapsed();
+        guard.release().await.unwrap();
+        took
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_death_of_the_last_reader_lets_the_writer_in_at_once() {
+    let dir = dir();
+    let (a, b) = (client(&dir).await, client(&dir).await);
+    at_once(async |n| {
+        let name = format!("x{n}");
+        let (mut one, mut other) = (Stranger::new(&dir, 2 * n), Stranger::new(&dir, 2 * n + 1));
+        one.holds(&name, READ, 0);
+        other.holds(&name, READ, 0);
+        let writer = tokio::spawn(a.rwlock(&name).write());
+        until_waiting(&b, &name, 1).await;
+        assert!(b.rwlock(&name).try_read().await.unwrap().is_none(), "a writer waits");
+        one.dies();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(!writer.is_finished());
+        let died = Instant::now();
+        other.dies();
+        drop(within_limit(writer).await);
+        died.elapsed()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_death_of_a_waiting_writer_lets_readers_in_at_once() {
+    let dir = dir();
+    let (a, b) = (client(&dir).await, client(&dir).await);
+    at_once(async |n| {
+        let name = format!("x{n}");
+        let reader = a.rwlock(&name).read().await.unwrap();
+        let mut writer = Stranger::new(&dir, n);
+        writer.waits(&name, WRITE);
+        let readers = [&a, &b, &b].map(|locker| tokio::spawn(locker.rwlock(&name).read()));
+        // Those of one client ask one after another.
+        until_waiting(&b, &name, 3).await;
+        let died = Instant::now();
+        writer.dies();
+        for waiting in readers {
+            drop(within_limit(waiting).await);
+        }
+        reader.release().await.unwrap();
+        died.elapsed()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_permits_of_a_dead_client_come_back_at_once() {
+    let dir = dir();
+    let (a, b) = (client(&dir).await, client(&dir).await);
+    at_once(async |n| {
+        let name = format!("x{n}");
+        a.semaphore(&name, 3).resize(3).await.unwrap();
+        let mut holder = Stranger::new(&dir, n);
+        holder.holds(&name, PERMITS, 2);
+        let kept = a.semaphore(&name, 3).acquire().await.unwrap();
+        let waiting = [&a, &b].map(|locker| tokio::spawn(locker.semaphore(&name, 3).acquire()));
+        until_waiting(&b, &name, 2).await;
+        let died = Instant::now();
+        holder.dies();
+        let mut permits = vec![kept];
+        for waiting in waiting {
+            permits.push(within_limit(waiting).await);
+        }
+        let took = died.elapsed();
+        assert!(b.semaphore(&name, 3).try_acquire().await.unwrap().is_none());
+        took
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn all_modes_work_by_polling_where_no_pipes_can_be_made() {
+    let dir = dir();
+    std::fs::write(dir.path().join("locks.db.clients"), "").unwrap();
+    let (a, b) = (client(&dir).await, client(&dir).await);
+    let held = a.mutex("fair").fair().lock().await.unwrap();
+    let writer = a.rwlock("rw").write().await.unwrap();
+    let permit = a.semaphore("permits", 1).acquire().await.unwrap();
+    assert!(a.latch("latch").set(1).await.unwrap());
+    let fair = tokio::spawn(b.mutex("fair").fair().lock());
+    let reader = tokio::spawn(b.rwlock("rw").read());
+    let second = tokio::spawn(b.semaphore("permits", 1).acquire());
+    let open = tokio::spawn(b.latch("latch").wait());
+    until_waiting(&a, "fair", 1).await;
+    held.release().await.unwrap();
+    writer.release().await.unwrap();
+    permit.release().await.unwrap();
+    assert_eq!(a.latch("latch").count_down().await.unwrap(), 0);
+    drop((within_limit(fair).await, within_limit(reader).await, within_limit(second).await));
+    within_limit(open).await;
+}
+
+#[tokio::test]
+async fn what_nobody_uses_any_more_leaves_no_rows() {
+    let dir = dir();
+    let (a, b) = (client(&dir).await, client(&dir).await);
+    let file = rusqlite::Connection::open(dir.path().join("locks.db")).unwrap();
+    let count = |table: &str| file.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get::<_, i64>(0)).unwrap();
+    assert!(a.latch("l").set(1).await.unwrap());
+    for _ in 0..3 {
+        assert!(!b.latch("l").wait_within(Duration::from_millis(300)).await.unwrap());
+    }
+    assert_eq!(count("waiters"), 1, "one per client, however often it asks");
+    a.latch("l").count_down().await.unwrap();
+    assert_eq!((count("latches"), count("waiters"), count("counted")), (0, 0, 2), "both calls are remembered");
+    let permit = a.semaphore("used", 1).acquire().await.unwrap();
+    a.semaphore("unused", 1).acquire().await.unwrap().release().await.unwrap();
+    a.semaphore("lately", 1).acquire().await.unwrap().release().await.unwrap();
+    file.execute("UPDATE permits SET used = used - 8 * 86400 WHERE name <> CAST('lately' AS BLOB)", []).unwrap();
+    file.execute("UPDATE counted SET until = 1", []).unwrap();
+    client(&dir).await.close().await.unwrap();
+    assert_eq!((count("permits"), count("counted")), (2, 0));
+    assert_eq!(a.semaphore("used", 0).inspect().await.unwrap().permits.map(|p| (p.of, p.free)), Some((1, 0)));
+    assert_eq!(a.semaphore("unused", 0).inspect().await.unwrap().permits, None);
+    permit.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_mode_that_nobody_knows_is_damage_and_not_a_panic() {
+    let dir = dir();
+    let locker = client(&dir).await;
+    let stranger = Stranger::new(&dir, 0);
+    stranger.holds("kind", 77, 0);
+    stranger.holds("take", PERMITS, -1);
+    for name in ["kind", "take"] {
+        let error = locker.mutex(name).try_lock().await.unwrap_err();
+        assert_eq!((error.fault(), error.is_transient()), (Some(Fault::Corrupt), false), "{error}");
+    }
+    locker.mutex("other").lock().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_damaged_name_costs_no_other_one_its_answer() {
+    let dir = dir();
+    let locker = client(&dir).await;
+    Stranger::new(&dir, 0).holds("damaged", 77, 0);
+    for round in 0..20 {
+        // Asked for at once, so that they share transactions.
+        let ask = |name: String| tokio::spawn(locker.mutex(name).try_lock());
+        let asked: Vec<_> =
+            (0..40).flat_map(|n| [(true, ask(format!("{round}.{n}"))), (false, ask("damaged".to_owned()))]).collect();
+        for (is_sound, answer) in asked {
+            match answer.await.unwrap() {
+                Ok(granted) => assert_eq!(granted.is_some(), is_sound),
+                Err(e) => assert!(!is_sound && e.fault() == Some(Fault::Corrupt), "{e}"),
+            }
+        }
+    }
+}
