@@ -150,6 +150,10 @@ pub(crate) fn parse(url: &str) -> Result<Target> {
         if let Some(node) = rest.split('|').position(|node| node.contains('@') && !names_server(node)) {
             return Err(misplaced(format!("node {} of quorum:", node + 1)));
         }
+        // What looks like an option of all nodes may be the rest of a password, and its beginning a port.
+        if rest.split('|').any(names_server) && at_in_plain_option(&query) {
+            return Err(misplaced("an option of quorum:".to_owned()));
+        }
         return Ok(Target { scheme, rest, options: Options::parse(&query, scheme)? });
     }
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
