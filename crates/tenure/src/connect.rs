@@ -141,6 +141,11 @@ pub(crate) fn parse(url: &str) -> Result<Target> {
         return Err(Error::config(format!("the URL scheme {:?}", scheme.name), "is not compiled in", fix));
     }
     if scheme.name == "quorum" {
+        // What looks like options of all nodes may be the rest of a password, and its beginning a host or a port.
+        let after_last = rest.rsplit('|').next().and_then(|last| last.split_once('?')).map_or("", |(_, query)| query);
+        if rest.split('|').any(names_server) && at_in_plain_option(after_last) {
+            return Err(misplaced("an option of quorum:".to_owned()));
+        }
         let (rest, query) = nodes_and_options(rest);
         if let Some(node) = rest.split('|').position(has_unknown_option) {
             let asked = format!("an option of node {} of quorum:, or of all of them,", node + 1);
@@ -149,10 +154,6 @@ pub(crate) fn parse(url: &str) -> Result<Target> {
         }
         if let Some(node) = rest.split('|').position(|node| node.contains('@') && !names_server(node)) {
             return Err(misplaced(format!("node {} of quorum:", node + 1)));
-        }
-        // What looks like an option of all nodes may be the rest of a password, and its beginning a port.
-        if rest.split('|').any(names_server) && at_in_plain_option(&query) {
-            return Err(misplaced("an option of quorum:".to_owned()));
         }
         return Ok(Target { scheme, rest, options: Options::parse(&query, scheme)? });
     }
@@ -223,7 +224,7 @@ fn nodes_and_options(rest: &str) -> (String, String) {
     for node in &mut nodes {
         for pair in &of_nodes {
             let own = node.split_once('?').map_or("", |(_, own)| own);
-            if !own.split('&').any(|own| key(own) == key(pair)) {
+            if !own.split('&').any(|own| !own.is_empty() && key(own) == key(pair)) {
                 let sign = if own.is_empty() { '?' } else { '&' };
                 *node = format!("{}{sign}{pair}", node.trim_end_matches('?'));
             }
@@ -236,7 +237,7 @@ fn nodes_and_options(rest: &str) -> (String, String) {
 fn has_unknown_option(node: &str) -> bool {
     let is_known = |key: &str| SCHEMES.iter().flat_map(|scheme| scheme.options).chain(&COMMON).any(|known| *known == key);
     let query = node.split_once('?').map_or("", |(_, query)| query);
-    query.split('&').map(key).any(|key| !key.is_empty() && !is_known(key))
+    query.split('&').filter(|pair| !pair.is_empty()).any(|pair| !is_known(key(pair)))
 }
 
 /// Which store a URL names, without credentials: the same in every process that spells the URL alike.
@@ -337,6 +338,8 @@ mod tests {
         }
         let error = parse("quorum:redis://a|redis://b|redis://c?quarantin=off").err().expect("refused").to_string();
         assert!(!error.contains("quarantin\"") && error.contains("quarantine"), "{error}");
+        let without_name = parse("quorum:redis://a|redis://b|redis://c?=off").err().expect("no option is passed over");
+        assert!(without_name.to_string().contains("is unknown"), "{without_name}");
     }
 
     #[test]

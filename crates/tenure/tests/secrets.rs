@@ -97,7 +97,14 @@ proptest! {
 
 #[test]
 fn the_beginning_of_a_password_is_not_taken_for_a_port() {
-    for password in ["4947?prefix=QXZJ", "4947?lease=3s", "4947?timeout=1s&prefix=Q", "4947?node_timeout=Q", "4947|memory:?prefix=Q"] {
+    for password in [
+        "4947?prefix=QXZJ",
+        "4947?lease=3s",
+        "4947?timeout=1s&prefix=Q",
+        "4947?node_timeout=Q",
+        "4947|memory:?prefix=Q",
+        "Q@JKVW?==Q",
+    ] {
         is_not_said(password);
     }
 }
