@@ -195,6 +195,23 @@ fn a_guardian_that_is_killed_or_stopped_is_replaced() {
     }
 }
 
+#[test]
+fn a_guardian_that_is_killed_is_replaced_before_there_is_a_renewal_to_tell_it() {
+    let store = Store::new();
+    let run = store.start(["run", "--lease", "24h", "x", "--", "sh", "-c", "echo $$ > pid; while :; do sleep 0.05; done"]);
+    let pid = store.pid("pid");
+    let mut guardian = support::until("the guardian", || guardian_of(run.pid(), pid));
+    // Also one after the other.
+    for _ in 0..3 {
+        // Of an age at which it is missed at once.
+        std::thread::sleep(std::time::Duration::from_millis(150));
+        support::kill(guardian, Signal::KILL);
+        guardian = support::until("another one", || guardian_of(run.pid(), pid).filter(|other| *other != guardian));
+    }
+    run.signal(Signal::TERM);
+    run.end();
+}
+
 /// `tenure` as the first process of a container. `None` where that cannot be made.
 fn as_first_process<const N: usize>(store: &Store, args: [&str; N]) -> Option<Command> {
     let unshare = || {

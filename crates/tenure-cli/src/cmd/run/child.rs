@@ -29,6 +29,8 @@ pub(super) enum Change {
     Stopped(Option<Signal>),
     /// A signal stopped another child.
     OtherStopped(Pid),
+    /// Another child has ended, and is buried.
+    OtherEnded(Pid),
 }
 
 /// What is left of a group.
@@ -108,7 +110,7 @@ impl Child {
         loop {
             return match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
                 Ok(Some((pid, status))) if pid != self.pid && status.stopped() => Some(Change::OtherStopped(pid)),
-                Ok(Some((pid, _))) if pid != self.pid => continue,
+                Ok(Some((pid, _))) if pid != self.pid => Some(Change::OtherEnded(pid)),
                 Ok(Some((_, status))) if status.stopped() => {
                     Some(Change::Stopped(status.stopping_signal().and_then(Signal::from_named_raw)))
                 }

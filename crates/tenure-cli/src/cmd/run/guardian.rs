@@ -9,10 +9,11 @@ use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, Signal, kill_process_group};
-use tenure::clock::Instant;
+use tenure::clock::{Clock, Instant};
 
 use super::again;
 use super::cgroup::Cgroup;
@@ -27,7 +28,12 @@ pub(super) struct Guardian {
     cgroup: Option<PathBuf>,
     process: Child,
     told: Deadlines,
+    born: Instant,
 }
+
+/// A guardian that dies younger is not replaced at once, but when there is something to tell it: where none can live, the
+/// processor is not kept busy by making them.
+const YOUNG: Duration = Duration::from_millis(100);
 
 impl Guardian {
     /// It is born with what it must know: tenure may be stopped in the next moment.
@@ -41,7 +47,7 @@ impl Guardian {
         if let Some(pipe) = &process.stdin {
             ioctl_fionbio(pipe, true)?;
         }
-        Ok(Self { group, cgroup: cgroup.map(Path::to_owned), process, told: deadlines })
+        Ok(Self { group, cgroup: cgroup.map(Path::to_owned), process, told: deadlines, born: Clock::system().now() })
     }
 
     /// Says by when the program must end if nothing more is said. Never waits: one who does not listen (any more) is
@@ -60,7 +66,21 @@ impl Guardian {
 
     /// Takes note of a child that was stopped: a guardian who stands still is of no use when tenure does too.
     pub(super) fn stopped(&mut self, child: Pid) -> std::io::Result<()> {
-        if u32::try_from(child.as_raw_nonzero().get()) == Ok(self.process.id()) { self.replace(self.told) } else { Ok(()) }
+        if self.is(child) { self.replace(self.told) } else { Ok(()) }
+    }
+
+    /// Takes note of a child that has ended and is buried.
+    pub(super) fn ended(&mut self, child: Pid) -> std::io::Result<()> {
+        if !self.is(child) {
+            return Ok(());
+        }
+        // Its number may be another's by now. And nobody reads what is written there.
+        self.process.stdin = None;
+        if Clock::system().now().since(self.born) < YOUNG { Ok(()) } else { self.replace(self.told) }
+    }
+
+    fn is(&self, child: Pid) -> bool {
+        self.process.stdin.is_some() && u32::try_from(child.as_raw_nonzero().get()) == Ok(self.process.id())
     }
 
     fn replace(&mut self, deadlines: Deadlines) -> std::io::Result<()> {
@@ -200,7 +220,6 @@ enum End {
 #[cfg(target_os = "linux")]
 fn watch(mut due: Option<Deadlines>, kill: impl Fn(Signal)) -> End {
     use rustix::event::{PollFd, PollFlags, poll};
-    use tenure::clock::Clock;
 
     let stdin = std::io::stdin();
     let timer = Timer::new();

@@ -103,6 +103,10 @@ impl Supervisor<'_> {
                     // There may be more news.
                     continue;
                 }
+                Some(Change::OtherEnded(child)) => {
+                    self.tell_guardian(|guardian| guardian.ended(child));
+                    continue;
+                }
                 None => {}
             }
             let (order, wake) = self.look();
