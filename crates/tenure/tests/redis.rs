@@ -92,6 +92,7 @@ fn main() {
         Redis:
             no_subscription_is_left_behind_by_a_crowd
             no_subscription_is_left_behind_by_those_who_give_up
+            a_channel_that_is_refused_leaves_no_other_subscription_behind
             the_time_to_live_is_the_lease_and_ends_with_the_release
             a_limited_wait_is_waited_out
             a_stopped_server_is_an_error_and_no_hang

@@ -59,6 +59,22 @@ pub(crate) fn no_subscription_is_left_behind_by_those_who_give_up() {
     });
 }
 
+pub(crate) fn a_channel_that_is_refused_leaves_no_other_subscription_behind() {
+    let server = RedisServer::start();
+    let mut java = Java::at(&server);
+    java.ask::<()>(&["ACL", "SETUSER", "u", "on", ">p", "~*", "+@all", "resetchannels", "&redisson_lock__channel:{allowed}"]);
+    block_on(async {
+        let holder = connect(&server.url()).await;
+        let locker = connect(&format!("redis://u:p@127.0.0.1:{}?wake=pubsub", server.port)).await;
+        let _held = [holder.mutex("allowed").lock().await, holder.mutex("refused").lock().await];
+        let waits = tokio::spawn(locker.mutex("allowed").lock());
+        eventually("the subscription", || java.ask::<Vec<String>>(&["PUBSUB", "CHANNELS"]).len() == 1);
+        assert!(locker.mutex("refused").lock_within(Duration::from_millis(100)).await.expect("asked").is_none());
+        waits.abort();
+        eventually("nobody listens any more", || java.ask::<Vec<String>>(&["PUBSUB", "CHANNELS"]).is_empty());
+    });
+}
+
 pub(crate) fn the_time_to_live_is_the_lease_and_ends_with_the_release() {
     let server = RedisServer::start();
     let mut java = Java::at(&server);

@@ -65,10 +65,17 @@ impl Drop for Flight<'_> {
         let again = self.link.cut_off.fetch_add(1, Ordering::Relaxed) > 0;
         if again || self.took_off.elapsed() >= HICCUP {
             self.link.discard(self.id);
-            let router = self.link.shared.router.get().and_then(Weak::upgrade);
-            if let (Some(router), Some(link)) = (router, self.link.me.upgrade()) {
-                router.lost_touch(&link);
-            }
+            self.link.lost_touch();
+        }
+    }
+}
+
+impl Link {
+    /// A connection was given up. Nobody may call again for a while, and those who wait hear nothing without one.
+    pub(super) fn lost_touch(&self) {
+        let router = self.shared.router.get().and_then(Weak::upgrade);
+        if let (Some(router), Some(link)) = (router, self.me.upgrade()) {
+            router.lost_touch(&link);
         }
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use redis::{PushInfo, PushKind, RedisResult, Value, cmd};
 
 use super::connection::Connection;
-use super::fault::{Failure, NAME};
+use super::fault::{Failure, NAME, is_broken};
 use super::keys::is_place;
 use super::link::Link;
 use super::reply::text;
@@ -61,7 +61,8 @@ impl Link {
         }
     }
 
-    /// Subscribes to a channel that somebody listens to. True if it was not before.
+    /// Subscribes to a channel that somebody listens to. True if it was not before. To be run by itself: whoever is cut off
+    /// half-way leaves a subscription behind that nobody knows of.
     pub(super) async fn subscribe(&self, channel: &str) -> Result<bool> {
         let mut channels = self.channels.lock().await;
         if !self.shared.hub.listens(channel) {
@@ -71,18 +72,39 @@ impl Link {
         if channels.channels.contains(channel) {
             return Ok(false);
         }
-        let answer = if self.is_sharded() {
-            shard("SSUBSCRIBE", channel, &mut connection).await
-        } else {
-            connection.subscribe(channel).await
+        let ask = async {
+            if self.is_sharded() {
+                shard("SSUBSCRIBE", channel, &mut connection).await
+            } else {
+                connection.subscribe(channel).await
+            }
         };
-        if let Err(e) = answer {
-            // Whatever it was about, the next ones start afresh.
-            *channels = Channels::default();
-            return Err(Failure::of("subscribing", &e).error);
+        match tokio::time::timeout(self.shared.timeout, ask).await {
+            Ok(Ok(())) => {}
+            // A refusal says nothing of the other channels.
+            Ok(Err(e)) if !is_broken(&e) => return Err(Failure::of("subscribing", &e).error),
+            Ok(Err(e)) => {
+                self.start_afresh(&mut channels);
+                return Err(Failure::of("subscribing", &e).error);
+            }
+            Err(_) => {
+                self.start_afresh(&mut channels);
+                return Err(Error::unavailable(NAME, "subscribing", Fault::Timeout, "no answer"));
+            }
         }
         channels.channels.insert(channel.to_owned());
         Ok(true)
+    }
+
+    /// Nobody knows what the server has heard over this connection: with its end the server forgets it all.
+    fn start_afresh(&self, channels: &mut Channels) {
+        let Channels { id, own, channels } = std::mem::take(channels);
+        if own.is_none() {
+            self.discard(id);
+        }
+        self.lost_touch();
+        // Whoever listens to the others asks again, and so is heard again.
+        channels.iter().for_each(|channel| self.shared.hub.fire(channel));
     }
 
     fn is_sharded(&self) -> bool {
@@ -151,8 +173,8 @@ impl Link {
             let (link, channel) = (Arc::clone(self), channel.to_owned());
             // Nobody needs to wait for this.
             self.shared.runtime.spawn(async move {
-                let subscribed = tokio::time::timeout(link.shared.timeout, link.subscribe(&channel)).await;
-                if by_message && matches!(subscribed, Ok(Ok(true))) {
+                let subscribed = link.subscribe(&channel).await;
+                if by_message && matches!(subscribed, Ok(true)) {
                     // It was not listening here when it asked: the connection is new, or the name has moved to this server.
                     link.shared.hub.fire(&channel);
                 }
@@ -180,7 +202,7 @@ impl Link {
             }
             let left = tokio::time::timeout(link.shared.timeout, link.leave(&mut channels, &channel)).await;
             if !matches!(left, Ok(Ok(()))) {
-                *channels = Channels::default();
+                link.start_afresh(&mut channels);
             }
         });
     }

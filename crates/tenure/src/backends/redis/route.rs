@@ -220,16 +220,15 @@ impl Router {
         if let Ok(link) = self.route.link(slot).await
             && link.wake() == Some(Wake::PubSub)
         {
-            let (limit, channel) = (self.shared.timeout, channel.to_owned());
-            // By itself: if it were cut off half-way, the server would know of a subscription that is not written down here.
-            let subscribe = async move { tokio::time::timeout(limit, link.subscribe(&channel)).await };
-            let late = |_| Err(Error::unavailable(NAME, "subscribing", Fault::Timeout, "no answer"));
-            self.shared.runtime.spawn(subscribe).await.map_err(|_| Error::Closed)?.unwrap_or_else(late)?;
+            let channel = channel.to_owned();
+            // By itself: the one who asks may go half-way.
+            let subscribe = async move { link.subscribe(&channel).await };
+            self.shared.runtime.spawn(subscribe).await.map_err(|_| Error::Closed)??;
         }
         Ok(signal)
     }
 
-    /// A connection is given up for a call that was cut off. Nobody may call again for a while, and those who wait hear nothing without one.
+    /// A connection to this server was given up.
     pub(super) fn lost_touch(&self, link: &Arc<Link>) {
         self.route.suspect(link);
         self.look_after();
