@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, timeout_at};
 
 use self::taken::Taken;
 use crate::backend::Mode;
@@ -84,12 +85,14 @@ struct Lane {
     taken: Taken,
     /// Tells the one who asks that somebody has come, where that is a reason to ask again.
     came: Option<Arc<Notify>>,
+    /// Until when the one who asks leaves the lock to others, and how it is told that this is too long.
+    resting: Option<(Instant, Arc<Notify>)>,
 }
 
 impl Lane {
     fn new(gate: &Gate, taken: Taken) -> Self {
         let came = gate.answers_are_shared().then(Arc::default);
-        Self { waiting: VecDeque::new(), trouble: None, last: None, arrivals: 0, refused: 0, taken, came }
+        Self { waiting: VecDeque::new(), trouble: None, last: None, arrivals: 0, refused: 0, taken, came, resting: None }
     }
 }
 
@@ -103,6 +106,8 @@ enum Heard {
 struct Waiter {
     terms: Terms,
     arrival: u64,
+    /// By then the store must be asked, to have an answer before its time is up. `None`: it has all the time.
+    ask_by: Option<Instant>,
     pass: oneshot::Sender<Pass>,
 }
 
@@ -143,8 +148,8 @@ pub(crate) enum Entry {
 }
 
 impl Turnstile {
-    /// Takes the turn, or a place in line.
-    pub(crate) fn enter(&self, gate: &Gate, terms: &Terms) -> Entry {
+    /// Takes the turn, or a place in line, for one who waits so long.
+    pub(crate) fn enter(&self, gate: &Gate, terms: &Terms, wait: Duration) -> Entry {
         let mut lanes = self.lanes();
         if let Some(lane) = lanes.open.get_mut(gate) {
             let (pass, later) = oneshot::channel();
@@ -155,14 +160,21 @@ impl Turnstile {
             }
             lane.arrivals += 1;
             let arrival = lane.arrivals;
-            lane.waiting.push_back(Waiter { terms: terms.clone(), arrival, pass });
+            let ask_by = Instant::now().checked_add(wait / 2);
+            lane.waiting.push_back(Waiter { terms: terms.clone(), arrival, ask_by, pass });
+            if let (Some(ask_by), Some((until, sooner))) = (ask_by, &mut lane.resting)
+                && ask_by < *until
+            {
+                *until = ask_by;
+                sooner.notify_one();
+            }
             if let Some(came) = &lane.came {
                 came.notify_one();
             }
             return Entry::Later { arrival, pass: later };
         }
-        let pause = lanes.begin(gate).pause();
-        Entry::Now(self.turn(gate, pause))
+        let rests_until = lanes.begin(gate).rests_until();
+        Entry::Now(self.turn(gate, rests_until))
     }
 
     /// Takes the turn only if nobody of this process has it.
@@ -172,11 +184,11 @@ impl Turnstile {
             return None;
         }
         lanes.begin(gate);
-        Some(self.turn(gate, Duration::ZERO))
+        Some(self.turn(gate, None))
     }
 
-    fn turn(&self, gate: &Gate, pause: Duration) -> Turn {
-        Turn { gate: gate.clone(), stile: self.clone(), pause }
+    fn turn(&self, gate: &Gate, rests_until: Option<Instant>) -> Turn {
+        Turn { gate: gate.clone(), stile: self.clone(), rests_until }
     }
 
     /// What one knows who came as this one in the lane and was given no pass.
@@ -245,8 +257,8 @@ impl Lanes {
 pub(crate) struct Turn {
     gate: Gate,
     stile: Turnstile,
-    /// For how long others shall have a chance first.
-    pause: Duration,
+    /// Others shall have a chance first until then.
+    rests_until: Option<Instant>,
 }
 
 impl Turn {
@@ -255,9 +267,25 @@ impl Turn {
         self.lane(|lane| lane.waiting.len()).unwrap_or(0)
     }
 
-    /// For how long to leave the lock alone before asking, because others wait for it at the store.
-    pub(crate) fn pause(&self) -> Duration {
-        self.pause
+    /// Whether others shall have a chance first.
+    pub(crate) fn rests(&self) -> bool {
+        self.rests_until.is_some()
+    }
+
+    /// Leaves the lock alone, because others wait for it at the store: for so long at most, and not for longer than those
+    /// behind can wait.
+    pub(crate) async fn rest(&self, at_most: Duration) {
+        let Some(until) = self.rests_until else { return };
+        let until = Instant::now().checked_add(at_most).map_or(until, |end| end.min(until));
+        let sooner = Arc::new(Notify::new());
+        self.lane(|lane| {
+            let behind = lane.waiting.iter().filter(|w| !w.pass.is_closed()).filter_map(|w| w.ask_by).min();
+            lane.resting = Some((behind.map_or(until, |by| by.min(until)), Arc::clone(&sooner)));
+        });
+        while let Some(until) = self.lane(|lane| lane.resting.as_ref().map(|(until, _)| *until)).flatten()
+            && timeout_at(until, sooner.notified()).await.is_ok()
+        {}
+        self.lane(|lane| lane.resting = None);
     }
 
     /// How many have come to wait so far, if answers are shared with them.
@@ -341,8 +369,8 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         if let Some(next) = self.stile.next(&self.gate, false, |_| true) {
-            let pause = self.lane(|lane| lane.taken.pause()).unwrap_or_default();
-            let turn = self.stile.turn(&self.gate, pause);
+            let rests_until = self.lane(|lane| lane.taken.rests_until()).flatten();
+            let turn = self.stile.turn(&self.gate, rests_until);
             // A waiter that left in this moment drops the turn, which passes it on to the next.
             std::mem::drop(next.pass.send(Pass::Turn(turn)));
         }
@@ -360,10 +388,10 @@ mod tests {
         let name = Resource::new("a").expect("a name");
         let (stile, name) = (Turnstile::default(), Gate::new(&name, Mode::Exclusive).expect("a gate"));
         let terms = Terms { lease: Duration::from_secs(30), fixed: false, max_hold: None, note: None };
-        let Entry::Now(turn) = stile.enter(&name, &terms) else { panic!("nobody was there") };
-        let stays = stile.enter(&name, &terms);
+        let Entry::Now(turn) = stile.enter(&name, &terms, Duration::MAX) else { panic!("nobody was there") };
+        let stays = stile.enter(&name, &terms, Duration::MAX);
         for _ in 0..10_000 {
-            drop(stile.enter(&name, &terms));
+            drop(stile.enter(&name, &terms, Duration::MAX));
         }
         assert!(turn.waiting() < 10, "{} in line", turn.waiting());
         drop(turn);

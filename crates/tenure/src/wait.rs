@@ -136,10 +136,11 @@ impl Contender<'_> {
     /// Waits for this process's turn. The number is that of this one among those who came to wait.
     async fn pass(&mut self, gate: &Gate) -> (u64, Option<Pass>) {
         let Request { terms, patience, .. } = &self.request;
+        let wait = patience.bound().since(self.core.settings.clock.now());
         if *patience == Patience::None {
             return (0, self.core.turnstile.try_enter(gate).map(Pass::Turn));
         }
-        match self.core.turnstile.enter(gate, terms) {
+        match self.core.turnstile.enter(gate, terms, wait) {
             Entry::Now(turn) => (0, Some(Pass::Turn(turn))),
             Entry::Later { arrival, pass: mut later } => {
                 let mut got = None;
@@ -180,9 +181,8 @@ impl Contender<'_> {
         let mut residue = false;
         // Others who wait at the store shall have their turn. Who has little time has some of it left to ask.
         let left = patience.bound().since(settings.clock.now());
-        let pause = turn.as_ref().map_or(Duration::ZERO, Turn::pause).min(left / 2);
-        if !pause.is_zero() {
-            self.unless_stopped(tokio::time::sleep(pause)).await;
+        if let Some(turn) = turn.as_ref().filter(|turn| turn.rests()) {
+            self.unless_stopped(turn.rest(left / 2)).await;
         }
         let outcome = loop {
             if signal.is_none() && capabilities.watch_first && patience != Patience::None && mode.waits() {

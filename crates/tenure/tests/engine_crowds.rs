@@ -430,6 +430,35 @@ async fn others_who_never_come_do_not_slow_down_a_crowd() {
     assert!(awaited > alone / 2, "{awaited} grants while somebody seems to wait, {alone} while nobody does");
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_has_little_time_is_not_kept_waiting_by_one_that_leaves_the_lock_to_others() {
+    let clock = Clock::for_tests();
+    let (_, locker, _) = lockers(Slow { says_others_wait: true, ..Slow::new(&clock) }, &clock);
+    for round in 0..50 {
+        let first = locker.mutex("a").lock().await.expect("locked");
+        let patient = tokio::spawn({
+            let mutex = locker.mutex("a");
+            async move { mutex.lock().await.expect("locked").release().await.expect("given back") }
+        });
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let within = |ms| locker.mutex("a").lock_within(Duration::from_millis(ms));
+        // Some wait already when the one before them begins to rest, for up to 640 ms; some come meanwhile.
+        let early = tokio::spawn(within(40));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        first.release().await.expect("given back");
+        tokio::time::sleep(Duration::from_millis(round % 3)).await;
+        let late = tokio::spawn(within(20));
+        for (which, impatient) in [("early", early), ("late", late)] {
+            let got = impatient.await.expect("no panic").expect("asked");
+            got.unwrap_or_else(|| panic!("it was free for the {which} one in round {round}"))
+                .release()
+                .await
+                .expect("given back");
+        }
+        patient.await.expect("no panic");
+    }
+}
+
 #[test]
 fn a_released_lock_is_free_for_who_asks_then() {
     // On several threads: the one who has the answer may be faster than the one who gave it.

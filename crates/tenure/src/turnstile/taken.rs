@@ -49,9 +49,9 @@ impl Taken {
         self.grants = self.grants.saturating_add(1);
     }
 
-    /// For how long the next one of this process leaves the lock alone.
-    pub(super) fn pause(&self) -> Duration {
-        self.rests_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+    /// Until when the next one of this process leaves the lock alone, if it does.
+    pub(super) fn rests_until(&self) -> Option<Instant> {
+        self.rests_until.filter(|until| *until > Instant::now())
     }
 
     /// Whether it is to be remembered.
