@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::backends::sqlite::{sqlite_error, why_not};
 use crate::error::{Error, Fault, Result};
@@ -23,6 +24,9 @@ impl File {
     }
 
     fn open_here(path: &Path, definition: &str) -> Result<Self> {
+        // What SQLite makes by itself every user may read, and so lock. Not opened for that: closing it again would end the locks of
+        // other connections. One that is there keeps the mode that its owner gave it.
+        let _ = mknodat(CWD, path, FileType::RegularFile, Mode::RUSR | Mode::WUSR, 0);
         let open = || {
             // No SQLITE_OPEN_URI: a path is a path.
             let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -69,5 +73,30 @@ async fn aside<A: Send + 'static>(doing: &'static str, work: impl FnOnce() -> Re
         Ok(Ok(Ok(done))) => done,
         Ok(Err(_)) => Err(refuse(Fault::Timeout, format!("waited {:?}", PATIENCE * 2))),
         Ok(Ok(Err(e))) | Err(e) => Err(refuse(Fault::Connection, e.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_new_file_is_closed_to_others_and_one_that_is_there_stays_as_it_is() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mode = |path: &Path| std::fs::metadata(path).expect("a file").permissions().mode() & 0o777;
+        let definition = "CREATE TABLE IF NOT EXISTS t (i)";
+        let new = dir.path().join("new.db");
+        let file = File::open_here(&new, definition).expect("opened");
+        file.conn.lock().expect("no panic").execute("INSERT INTO t VALUES (1)", []).expect("written");
+        assert_eq!(mode(&new), 0o600);
+        let there = dir.path().join("there.db");
+        std::fs::write(&there, []).expect("written");
+        std::fs::set_permissions(&there, std::fs::Permissions::from_mode(0o640)).expect("ours");
+        File::open_here(&there, definition).expect("opened");
+        assert_eq!(mode(&there), 0o640);
+        let nowhere = File::open_here(&dir.path().join("no/such.db"), definition).expect_err("there is no such directory");
+        assert!(nowhere.to_string().contains("no"), "{nowhere}");
     }
 }
