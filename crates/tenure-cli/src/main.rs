@@ -20,7 +20,11 @@ use plan::{Plan, Store, Work};
 fn main() -> ExitCode {
     let again = cmd::run::second_life(std::env::args_os()).or_else(|| cmd::lab::second_life(std::env::args_os()));
     if let Some(end) = again {
-        return end.report();
+        // tenure waits for this process, which must not wait for whoever reads its words.
+        output::voice::never_block();
+        let code = end.report();
+        output::voice::flush();
+        return code;
     }
     let plan = Plan::new(Cli::parse()).unwrap_or_else(|e| e.exit());
     let end = match carry_out(plan) {

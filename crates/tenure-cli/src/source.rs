@@ -78,9 +78,12 @@ impl Source {
 /// Whether a path is a URL by mistake, whose password no error about a file may show.
 fn is_url(file: &Path) -> bool {
     let text = file.to_string_lossy();
-    let has = |scheme: &str| text.strip_prefix(scheme).is_some_and(|rest| rest.starts_with(':'));
+    let Some((scheme, rest)) = text.split_once(':') else { return false };
+    let is_word = scheme.trim().chars().all(|c| c.is_ascii_alphanumeric() || c == '+');
     // Also one with a scheme that is misspelt or another program's.
-    text.contains("://") || tenure::connect::schemes().any(has)
+    rest.starts_with("//")
+        || tenure::connect::schemes().any(|known| known.eq_ignore_ascii_case(scheme))
+        || (is_word && rest.contains('@'))
 }
 
 /// A credential that is there and cannot be read is an error to report: another store would be a lock that nobody shares.
@@ -112,9 +115,15 @@ mod tests {
     }
     #[test]
     fn a_url_in_place_of_a_file_is_not_shown() {
-        for url in
-            ["redis://u:SECRET@h", "sqlite:SECRET", "REDIS://u:SECRET@h", " rediss://u:SECRET@h", "postgresql://u:SECRET@h/d"]
-        {
+        for url in [
+            "redis://u:SECRET@h",
+            "sqlite:SECRET",
+            "REDIS://u:SECRET@h",
+            " rediss://u:SECRET@h",
+            "postgresql://u:SECRET@h/d",
+            "REDIS:u:SECRET@h",
+            "sqlit:u:SECRET@h",
+        ] {
             let Err(failure) = Source::File(url.into()).url() else { unreachable!("there is no such file") };
             assert!(!failure.message.contains("SECRET"), "{}", failure.message);
         }

@@ -69,6 +69,14 @@ fn a_stderr_that_nobody_reads_does_not_keep_the_program_from_running() {
 }
 
 #[test]
+fn a_stderr_that_nobody_reads_does_not_keep_a_program_that_is_missing_from_being_reported() {
+    let (store, stderr) = (Store::new(), Unread::new());
+    stderr.fill();
+    assert_eq!(run(&store, ["run", "x", "--", "/no/such/program"], &stderr).end().0, Some(127));
+    assert!(!store.is_held("x"));
+}
+
+#[test]
 fn a_warning_that_nobody_reads_does_not_keep_the_program_from_running() {
     let (store, stderr) = (Store::new(), Unread::new());
     stderr.fill();
@@ -167,49 +175,6 @@ fn a_stop_that_ends_in_time_costs_nothing() {
     }
     drop(run.stdin.take());
     assert_eq!(run.wait().expect("ends").code(), Some(4));
-}
-
-/// The guardian of a running `tenure`: its child that is not the program. Not one that is still being made: `tenure` waits
-/// for its birth.
-fn guardian_of(tenure: i32, program: i32) -> Option<i32> {
-    let children = std::fs::read_to_string(format!("/proc/{tenure}/task/{tenure}/children")).ok()?;
-    let guards = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains("__guard"));
-    children.split_whitespace().filter_map(|pid| pid.parse().ok()).find(|pid| *pid != program && guards(*pid))
-}
-
-#[test]
-fn a_guardian_that_is_killed_or_stopped_is_replaced() {
-    for signal in [Signal::KILL, Signal::STOP] {
-        let store = Store::new();
-        let script = "trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done";
-        let run = store.start(["run", "--lease", "3s", "x", "--", "sh", "-c", script]);
-        let pid = store.pid("pid");
-        let guardian = support::until("the guardian", || guardian_of(run.pid(), pid));
-        support::kill(guardian, signal);
-        support::until("another one", || guardian_of(run.pid(), pid).filter(|other| *other != guardian));
-        assert!(is_dead(guardian), "{signal:?}");
-        run.signal(Signal::STOP);
-        until_true("the end of the program", || is_dead(pid));
-        run.signal(Signal::CONT);
-        assert_eq!(run.end().0, Some(76), "{signal:?}");
-    }
-}
-
-#[test]
-fn a_guardian_that_is_killed_is_replaced_before_there_is_a_renewal_to_tell_it() {
-    let store = Store::new();
-    let run = store.start(["run", "--lease", "24h", "x", "--", "sh", "-c", "echo $$ > pid; while :; do sleep 0.05; done"]);
-    let pid = store.pid("pid");
-    let mut guardian = support::until("the guardian", || guardian_of(run.pid(), pid));
-    // Also one after the other.
-    for _ in 0..3 {
-        // Of an age at which it is missed at once.
-        std::thread::sleep(std::time::Duration::from_millis(150));
-        support::kill(guardian, Signal::KILL);
-        guardian = support::until("another one", || guardian_of(run.pid(), pid).filter(|other| *other != guardian));
-    }
-    run.signal(Signal::TERM);
-    run.end();
 }
 
 /// `tenure` as the first process of a container. `None` where that cannot be made.

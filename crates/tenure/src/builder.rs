@@ -10,6 +10,7 @@ use crate::clock::{Clock, Drift};
 use crate::connect;
 use crate::error::{Error, Result};
 use crate::keeper::Settings;
+use crate::lifeline::Lifeline;
 use crate::locker::{Core, Locker};
 use crate::name::ClientId;
 use crate::retry::RetryPolicy;
@@ -112,10 +113,13 @@ impl Builder {
         self.label = self.label.or_else(|| Some(own()));
         let runtime = self.runtime.clone().map_or_else(runtime::background, Ok)?;
         let Self { timeout, lease, drift, .. } = self;
+        let (clock, lifeline, prefix) = (self.clock.clone(), Lifeline::default(), String::new());
         let context =
-            connect::Context { client: client.clone(), clock: self.clock.clone(), timeout, lease, drift, prefix: String::new() };
+            connect::Context { client: client.clone(), clock, timeout, lease, drift, prefix, lifeline: lifeline.clone() };
         let backend = runtime.spawn(async move { connect::open(target, context).await }).await.unwrap_or(Err(Error::Closed))?;
-        self.build(backend, client.id, runtime)
+        let mut core = self.build(backend, client.id, runtime);
+        core.lifeline = lifeline;
+        Ok(Locker { core: Arc::new(core) })
     }
 
     /// Uses a backend of your own.
@@ -123,14 +127,14 @@ impl Builder {
         self.check()?;
         let client = ClientId::random()?;
         let runtime = self.runtime.clone().map_or_else(runtime::background, Ok)?;
-        self.build(backend, client, runtime)
+        Ok(Locker { core: Arc::new(self.build(backend, client, runtime)) })
     }
 
     /// As [`over`](Self::over), for a backend that knows its client.
     #[cfg(feature = "conformance")]
     pub(crate) fn over_as(self, backend: Arc<dyn Backend>, client: ClientId) -> Result<Locker> {
         let runtime = self.runtime.clone().map_or_else(runtime::background, Ok)?;
-        self.build(backend, client, runtime)
+        Ok(Locker { core: Arc::new(self.build(backend, client, runtime)) })
     }
 
     fn check(&self) -> Result<()> {
@@ -149,7 +153,7 @@ impl Builder {
         Ok(Client { id: ClientId::random()?, about: Claim::check_note(&about)? })
     }
 
-    fn build(self, backend: Arc<dyn Backend>, client: ClientId, runtime: Handle) -> Result<Locker> {
+    fn build(self, backend: Arc<dyn Backend>, client: ClientId, runtime: Handle) -> Core {
         let capabilities = backend.capabilities();
         let Self { lease, timeout, retry, drift, about, clock, label, .. } = self;
         let usual = if capabilities.fails_over { RetryPolicy::over_a_failover() } else { RetryPolicy::default() };
@@ -158,7 +162,7 @@ impl Builder {
         let mut core = Core::new(settings, capabilities, lease, client, runtime);
         core.label = label;
         core.about = about.unwrap_or_else(about_this_process).into();
-        Ok(Locker { core: Arc::new(core) })
+        core
     }
 }
 

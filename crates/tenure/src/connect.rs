@@ -31,6 +31,7 @@ use crate::backend::{Backend, Client};
 use crate::backends::prefixed::Prefixed;
 use crate::clock::{Clock, Drift};
 use crate::error::{Error, Result};
+use crate::lifeline::Lifeline;
 pub(crate) use options::{Options, of_option};
 
 /// What a backend needs beside its URL.
@@ -45,6 +46,8 @@ pub(crate) struct Context {
     pub(crate) drift: Drift,
     /// What all names begin with: a store may keep what belongs to no name under it too.
     pub(crate) prefix: String,
+    /// Where a store leaves what tells others that this client lives.
+    pub(crate) lifeline: Lifeline,
 }
 
 type Open = fn(Address, Context) -> BoxFuture<'static, Result<Arc<dyn Backend>>>;

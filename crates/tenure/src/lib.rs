@@ -62,6 +62,7 @@ pub mod fuzz;
 mod guard;
 mod hold;
 mod keeper;
+mod lifeline;
 mod locker;
 mod mode;
 mod name;

@@ -1,6 +1,7 @@
 //! [`Locker`]: one client of a store, and the factory of all primitives.
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use crate::builder::Builder;
 use crate::connect::Label;
 use crate::error::{Error, Result};
 use crate::keeper::{Keeper, Settings, bounded};
+use crate::lifeline::Lifeline;
 use crate::name::{ClientId, OwnerIds, Resource};
 use crate::primitives::election::Election;
 use crate::primitives::latch::Latch;
@@ -65,6 +67,7 @@ pub(crate) struct Core {
     pub(crate) label: Option<Label>,
     /// What this client says of itself.
     pub(crate) about: Arc<str>,
+    pub(crate) lifeline: Lifeline,
 }
 
 /// Counts an acquisition under way, so that closing can wait for it.
@@ -115,6 +118,7 @@ impl Core {
             acquiring: watch::Sender::new(0),
             label: None,
             about: Arc::from(""),
+            lifeline: Lifeline::default(),
         }
     }
 
@@ -292,6 +296,14 @@ impl Locker {
     #[must_use]
     pub fn client_id(&self) -> ClientId {
         self.core.owners.client()
+    }
+
+    /// A descriptor that keeps others from taking this client for dead, for as long as any process has it open: for one that
+    /// watches over the work of this one, and ends it if this one dies. `None` where a store notices deaths by the lease alone; with
+    /// `sqlite:` a death is noticed at once.
+    #[must_use]
+    pub fn lifeline(&self) -> Option<OwnedFd> {
+        self.core.lifeline.another()
     }
 
     /// Gives back everything and ends the background work: waiting acquisitions end with [`Error::Closed`], guards that

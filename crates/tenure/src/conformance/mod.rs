@@ -224,7 +224,15 @@ impl Subject {
         let subject = Self::new(lease, move |client| {
             let url = url.clone();
             let (timeout, drift) = (Duration::from_secs(10), Drift::DEFAULT);
-            let context = connect::Context { client, clock: Clock::system(), timeout, lease, drift, prefix: String::new() };
+            let context = connect::Context {
+                client,
+                clock: Clock::system(),
+                timeout,
+                lease,
+                drift,
+                prefix: String::new(),
+                lifeline: crate::lifeline::Lifeline::default(),
+            };
             async move {
                 // Connections and pipes belong to the runtime that made them: the one that lockers use.
                 let open = async move { connect::open(connect::parse(&url)?, context).await };

@@ -18,7 +18,7 @@ pub(crate) fn tied(program: &OsStr, args: &[OsString]) -> Played<Command> {
     if cfg!(test) {
         return Err(Upset::new("the program's own tests start no processes"));
     }
-    Ok(exec::command(program, args, exec::Privileges::Any, None)?)
+    Ok(exec::command(program, args, (exec::Privileges::Any, exec::Begins::AtOnce), None)?)
 }
 
 pub(crate) fn signal(pid: u32, signal: Signal) -> Played<()> {

@@ -9,7 +9,7 @@ use rustix::process::{
 use tenure::Guard;
 
 use super::cgroup::{self, Cgroup};
-use super::exec::{self, Privileges};
+use super::exec::{self, Begins, Privileges};
 use crate::exit::{self, Failure};
 use crate::plan::Job;
 use crate::source;
@@ -43,11 +43,11 @@ pub(super) enum Rest {
 }
 
 impl Child {
-    /// Starts the program. To be called from a thread that lives as long as the process.
+    /// Prepares the program, which stands still until it [goes](Self::go). To be called from a thread that lives as long as the process.
     pub(super) fn start(job: &Job, guard: &Guard) -> Result<Self, Failure> {
         let privs = if job.no_new_privs { Privileges::Kept } else { Privileges::Any };
         let cgroup = job.cgroup.as_deref().map(Cgroup::make).transpose()?;
-        let mut command = exec::command(&job.program, &job.args, privs, cgroup.as_ref().map(Cgroup::path))
+        let mut command = exec::command(&job.program, &job.args, (privs, Begins::WhenTold), cgroup.as_ref().map(Cgroup::path))
             .map_err(|e| exec::not_started(&job.program, &e))?;
         let token = guard.token().to_string();
         // Secrets are not for the program, and what another tenure said is not about this lock.
@@ -65,7 +65,17 @@ impl Child {
         }
         let started = command.spawn().map_err(|e| exec::not_spawned(&job.program, &e))?;
         let pid = i32::try_from(started.id()).ok().and_then(Pid::from_raw);
-        pid.map(|pid| Self { pid, cgroup }).ok_or_else(|| Failure::new(exit::NOT_EXECUTABLE, "the program has no process id"))
+        let pid = pid.ok_or_else(|| Failure::new(exit::NOT_EXECUTABLE, "the program has no process id"))?;
+        #[cfg(target_os = "linux")]
+        until_stopped(pid);
+        Ok(Self { pid, cgroup })
+    }
+
+    /// Lets the program begin.
+    pub(super) fn go(&self) {
+        if cfg!(target_os = "linux") {
+            let _ = kill_process(self.pid, Signal::CONT);
+        }
     }
 
     /// The program's process group.
@@ -104,8 +114,8 @@ impl Child {
         test_kill_process(self.pid) == Err(Errno::PERM)
     }
 
-    /// News of the program, without waiting for it. All other children are buried: the first process of a container has
-    /// every orphan as a child.
+    /// News of the program and of all other children, which are buried: the first process of a container has every orphan as a
+    /// child. Does not wait.
     pub(super) fn news(&self) -> Option<Change> {
         loop {
             return match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
@@ -121,7 +131,7 @@ impl Child {
                 }
                 Ok(None) => None,
                 Err(Errno::INTR) => continue,
-                // Somebody else has taken the status.
+                // There are no children: somebody else has taken the status, or it has been taken here before.
                 Err(_) => Some(Change::Ended(u8::MAX)),
             };
         }
@@ -135,7 +145,6 @@ impl Child {
 
     /// What is left of the group and of the control group after the program has ended.
     pub(super) fn rest(&self) -> Rest {
-        bury();
         if self.cgroup.as_ref().is_some_and(Cgroup::is_populated) {
             return Rest::Alive;
         }
@@ -168,6 +177,22 @@ pub(super) fn has_left(program: Pid) -> bool {
 /// may be.
 pub(super) fn own_group() -> Option<Pid> {
     Pid::from_raw(nix::unistd::getpgrp().as_raw())
+}
+
+/// Waits until a program that was prepared stands still, or has failed: that is left for [`Child::news`].
+#[cfg(target_os = "linux")]
+fn until_stopped(pid: Pid) {
+    use rustix::process::{WaitId, WaitIdOptions, waitid};
+    let look = |options| loop {
+        match waitid(WaitId::Pid(pid), options) {
+            Err(Errno::INTR) => {}
+            seen => return seen,
+        }
+    };
+    let seen = look(WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT);
+    if seen.is_ok_and(|seen| seen.is_some_and(|seen| seen.stopped())) {
+        let _ = look(WaitIdOptions::STOPPED | WaitIdOptions::NOHANG);
+    }
 }
 
 /// Takes note of all children that have ended. To be called when the program is not among them.

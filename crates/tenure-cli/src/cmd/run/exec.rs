@@ -1,7 +1,7 @@
 //! The first half of a program's life: ties it to tenure, then becomes it.
 //!
 //! tenure starts itself again under the hidden name [`MARK`]; that process asks the kernel to be killed when its parent
-//! dies, and only then executes the program. Process id and group stay the same.
+//! dies, stops until it is told to go on, and only then executes the program. Process id and group stay the same.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::process::{Pid, getpid, getppid};
+use rustix::process::{Pid, Signal, getpid, getppid};
 
 use super::{again, cgroup};
 use crate::exit::{self, Failure};
@@ -29,13 +29,25 @@ impl Privileges {
     const WORDS: [(&str, Self); 2] = [("any", Self::Any), ("kept", Self::Kept)];
 }
 
+/// When a program begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::cmd) enum Begins {
+    AtOnce,
+    /// After SIGCONT: it stops before. Only on Linux.
+    WhenTold,
+}
+
+impl Begins {
+    const WORDS: [(&str, Self); 2] = [("at-once", Self::AtOnce), ("when-told", Self::WhenTold)];
+}
+
 /// Starts `program` tied to this process.
 ///
 /// The tie is to the calling *thread*: it must live as long as the process.
 pub(in crate::cmd) fn command(
     program: &OsStr,
     args: &[OsString],
-    privileges: Privileges,
+    (privileges, begins): (Privileges, Begins),
     cgroup: Option<&Path>,
 ) -> io::Result<Command> {
     if !cfg!(target_os = "linux") {
@@ -47,8 +59,10 @@ pub(in crate::cmd) fn command(
         return Ok(direct);
     }
     let mut command = again(MARK)?;
-    let word = Privileges::WORDS.iter().find(|(_, known)| *known == privileges).map_or("any", |(word, _)| word);
-    command.arg(getpid().as_raw_nonzero().to_string()).arg(word).args(cgroup).arg("--").arg(program).args(args);
+    let privileges = Privileges::WORDS.iter().find(|(_, known)| *known == privileges).map_or("any", |(word, _)| word);
+    let begins = Begins::WORDS.iter().find(|(_, known)| *known == begins).map_or("at-once", |(word, _)| word);
+    let parent = getpid().as_raw_nonzero().to_string();
+    command.arg(parent).args([privileges, begins]).args(cgroup).arg("--").arg(program).args(args);
     Ok(command)
 }
 
@@ -56,6 +70,7 @@ pub(in crate::cmd) fn command(
 pub(super) struct Request {
     parent: Option<i32>,
     privileges: Privileges,
+    begins: Begins,
     cgroup: Option<PathBuf>,
     program: OsString,
     args: Vec<OsString>,
@@ -66,11 +81,13 @@ impl Request {
         let parent = words.next()?.to_str()?.parse().ok();
         let word = words.next()?;
         let (_, privileges) = Privileges::WORDS.into_iter().find(|(known, _)| word == *known)?;
+        let word = words.next()?;
+        let (_, begins) = Begins::WORDS.into_iter().find(|(known, _)| word == *known)?;
         let cgroup = words.next().map(|word| (word != "--").then(|| PathBuf::from(word)))?;
         if cgroup.is_some() {
             words.next().filter(|word| word == "--")?;
         }
-        Some(Self { parent, privileges, cgroup, program: words.next()?, args: words.collect() })
+        Some(Self { parent, privileges, begins, cgroup, program: words.next()?, args: words.collect() })
     }
 
     /// Becomes the program. Returns only if it cannot.
@@ -89,6 +106,12 @@ impl Request {
         // The parent may have died before the tie was made.
         if getppid().map(Pid::as_raw_nonzero).map(i32::from) != self.parent {
             return Failure::silent(exit::NOT_EXECUTABLE);
+        }
+        // Nothing runs that has no guardian.
+        if self.begins == Begins::WhenTold
+            && let Err(e) = rustix::process::kill_process(getpid(), Signal::STOP)
+        {
+            return Failure::new(exit::NOT_EXECUTABLE, format!("cannot wait for tenure: {e}"));
         }
         not_started(&self.program, &Command::new(&self.program).args(&self.args).exec())
     }
@@ -111,7 +134,7 @@ pub(super) fn not_started(program: &OsStr, error: &io::Error) -> Failure {
 
 #[cfg(target_os = "linux")]
 fn tie_to_parent() -> io::Result<()> {
-    Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?)
+    Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 
 #[cfg(target_os = "linux")]

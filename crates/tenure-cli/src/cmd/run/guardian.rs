@@ -3,20 +3,22 @@
 //! tenure tells it through a pipe, with every renewal, by when the program must have ended if nothing more is heard. If
 //! tenure stands still (a debugger, SIGSTOP), the guardian asks the whole group to end and then kills it, before somebody
 //! else can have the lock. When the pipe ends without a farewell, tenure was killed: the kernel kills the program itself
-//! then (see [`exec`](super::exec)), and the guardian kills what the program has started.
+//! then (see [`exec`](super::exec)), and the guardian kills what the program has started. It keeps tenure's lifeline open
+//! until that is done, where the store has one: before that nobody takes tenure for dead.
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, Signal, kill_process_group};
+use tenure::Locker;
 use tenure::clock::{Clock, Instant};
 
 use super::again;
-use super::cgroup::Cgroup;
+use super::cgroup::{Cgroup, has_living};
 use super::warden::Deadlines;
 
 /// The hidden name under which tenure starts itself as the guardian.
@@ -24,30 +26,43 @@ pub(super) const MARK: &str = "__guard";
 
 /// The guardian of one group, as tenure sees it.
 pub(super) struct Guardian {
-    group: Pid,
-    cgroup: Option<PathBuf>,
+    watched: Watched,
     process: Child,
     told: Deadlines,
     born: Instant,
+}
+
+/// Whom a guardian watches, and for whom.
+#[derive(Clone)]
+pub(super) struct Watched {
+    pub(super) group: Pid,
+    pub(super) cgroup: Option<PathBuf>,
+    pub(super) locker: Locker,
 }
 
 /// A guardian that dies younger is not replaced at once, but when there is something to tell it: where none can live, the
 /// processor is not kept busy by making them.
 const YOUNG: Duration = Duration::from_millis(100);
 
+/// How long those who were killed may take to be gone.
+const DYING: Duration = Duration::from_secs(1);
+
 impl Guardian {
     /// It is born with what it must know: tenure may be stopped in the next moment.
-    pub(super) fn start(group: Pid, cgroup: Option<&Path>, deadlines: Deadlines) -> std::io::Result<Self> {
+    pub(super) fn start(watched: Watched, deadlines: Deadlines) -> std::io::Result<Self> {
         let mut command = again(MARK)?;
         let first = u128::from_be_bytes(message(Some(deadlines))).to_string();
+        let Watched { group, cgroup, locker } = &watched;
         command.arg(group.as_raw_nonzero().to_string()).arg(first).args(cgroup).current_dir("/").env_clear();
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        // Never written to: only kept open.
+        let lifeline = locker.lifeline().map_or_else(Stdio::null, Stdio::from);
+        command.stdin(Stdio::piped()).stdout(lifeline).stderr(Stdio::null());
         // Out of the way of the terminal's signals.
         let process = std::os::unix::process::CommandExt::process_group(&mut command, 0).spawn()?;
         if let Some(pipe) = &process.stdin {
             ioctl_fionbio(pipe, true)?;
         }
-        Ok(Self { group, cgroup: cgroup.map(Path::to_owned), process, told: deadlines, born: Clock::system().now() })
+        Ok(Self { watched, process, told: deadlines, born: Clock::system().now() })
     }
 
     /// Says by when the program must end if nothing more is said. Never waits: one who does not listen (any more) is
@@ -85,7 +100,7 @@ impl Guardian {
 
     fn replace(&mut self, deadlines: Deadlines) -> std::io::Result<()> {
         self.end();
-        *self = Self::start(self.group, self.cgroup.as_deref(), deadlines)?;
+        *self = Self::start(self.watched.clone(), deadlines)?;
         Ok(())
     }
 
@@ -169,6 +184,10 @@ impl Request {
         };
         if watch(self.first, kill) == End::Alone {
             kill(Signal::KILL);
+            let end = Clock::system().now().after(DYING);
+            while has_living(self.group) && Clock::system().now() < end {
+                std::thread::sleep(DYING / 500);
+            }
             if let Some(cgroup) = self.cgroup {
                 cgroup.remove_killed();
             }

@@ -11,6 +11,7 @@ use crate::plan::{Job, Kind, Patience};
 
 /// What a job waits for.
 pub(super) struct Lock {
+    locker: Locker,
     lock: Any,
     /// How the places in line of this process begin.
     ours: String,
@@ -59,7 +60,11 @@ impl Lock {
             Kind::Write => Any::Write(on_terms!(locker.rwlock(name), job)),
             Kind::Permit { of } => Any::Permit(on_terms!(locker.semaphore(name, of), job), of),
         };
-        Self { lock, ours: format!("{}:", locker.client_id()), told_number: Cell::new(false) }
+        Self { locker: locker.clone(), lock, ours: format!("{}:", locker.client_id()), told_number: Cell::new(false) }
+    }
+
+    pub(super) fn locker(&self) -> &Locker {
+        &self.locker
     }
 
     /// Waits as long as asked to. `None`: it was busy all the time.

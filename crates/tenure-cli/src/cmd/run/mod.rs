@@ -108,7 +108,7 @@ async fn with_lock(lock: &Lock, job: &Job, patience: Patience, signals: &mut Sig
         output::say(&granted(job, &guard));
     }
     let since = Clock::system().now();
-    match supervise(job, &guard, since, signals).await {
+    match supervise(job, (lock.locker(), &guard), since, signals).await {
         Ok(Outcome::Ended(code)) => {
             let kept = keep_for_min_hold(job, &guard, since, signals).await;
             give_back(job, guard, kept, code).await.map(Outcome::Ended)
@@ -180,9 +180,9 @@ mod tests {
             &["tenure"],
             &["tenure", "run", "x", "--", "true"],
             &["tenure", "__exec"],
-            &["tenure", "__exec", "1", "any", "--"],
-            &["tenure", "__exec", "1", "any", "/group", "true"],
-            &["tenure", "__exec", "1", "--", "true"],
+            &["tenure", "__exec", "1", "any", "at-once", "--"],
+            &["tenure", "__exec", "1", "any", "at-once", "/group", "true"],
+            &["tenure", "__exec", "1", "any", "--", "true"],
             &["tenure", "__guard"],
             &["tenure", "__guard", "1"],
         ];

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::task::Poll;
 
+use nix::sys::signal::SigSet;
 use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind};
 
@@ -20,7 +21,11 @@ impl Signals {
         let ignored = ignored();
         let wanted = PASSED_ON.into_iter().filter(|signal| ignored & (1 << (signal.as_raw() - 1)) == 0);
         let listen = |signal: Signal| Ok((signal, unix::signal(SignalKind::from_raw(signal.as_raw()))?));
-        std::iter::once(Signal::CHILD).chain(wanted).map(listen).collect::<io::Result<_>>().map(Self)
+        let listened: Vec<_> = std::iter::once(Signal::CHILD).chain(wanted).map(listen).collect::<io::Result<_>>()?;
+        // Whoever has started tenure may have blocked them, to read them otherwise.
+        let known = listened.iter().filter_map(|(signal, _)| nix::sys::signal::Signal::try_from(signal.as_raw()).ok());
+        known.collect::<SigSet>().thread_unblock()?;
+        Ok(Self(listened))
     }
 
     /// The next signal.

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tenure::clock::{Clock, Instant};
-use tenure::{Guard, Lost};
+use tenure::{Guard, Locker, Lost};
 
 use super::cgroup::Cgroup;
 use super::child::{Change, Child, Rest};
-use super::guardian::Guardian;
+use super::guardian::{Guardian, Watched};
 use super::signals::Signals;
 use super::terminal::{self, OnStop, Terminal};
 use super::warden::{Order, Warden};
@@ -44,7 +44,10 @@ struct Supervisor<'a> {
     guard: &'a Guard,
     clock: Clock,
     child: Child,
+    watched: Watched,
     guardian: Option<Guardian>,
+    /// Whether it was said that there is none.
+    unguarded: bool,
     terminal: Option<Terminal>,
     warden: Warden,
     lost: Option<Lost>,
@@ -55,7 +58,12 @@ struct Supervisor<'a> {
 }
 
 /// Runs the program under the guard.
-pub(super) async fn supervise(job: &Job, guard: &Guard, granted: Instant, signals: &mut Signals) -> Result<Outcome, Failure> {
+pub(super) async fn supervise(
+    job: &Job,
+    (locker, guard): (&Locker, &Guard),
+    granted: Instant,
+    signals: &mut Signals,
+) -> Result<Outcome, Failure> {
     // The machine may have slept since the grant: a program that must not run is best not started.
     if let Err(lost) = guard.check() {
         let why = format!("lost {}: {}", job.name, lost.reason);
@@ -65,14 +73,20 @@ pub(super) async fn supervise(job: &Job, guard: &Guard, granted: Instant, signal
     let clock = Clock::system();
     // The guardian is told before the first look.
     let warden = Warden::new(granted, guard.lease(), job.max_hold).ends(clock.now().after(guard.expires_in()));
-    let guardian =
-        Guardian::start(child.group(), child.cgroup().map(Cgroup::path), warden.deadlines()).inspect_err(no_guardian).ok();
-    let mut terminal = Terminal::open();
-    if let Some(terminal) = &mut terminal {
-        terminal.give_at_start(&child);
-    }
+    let cgroup = child.cgroup().map(|cgroup| cgroup.path().to_owned());
+    let watched = Watched { group: child.group(), cgroup, locker: locker.clone() };
+    let (guardian, unguarded, terminal) = (None, false, Terminal::open());
     let (lost, asked, warned, runs_on) = (None, None, false, false);
-    let mut all = Supervisor { guard, clock, child, guardian, terminal, warden, lost, asked, warned, runs_on };
+    let mut all =
+        Supervisor { guard, clock, child, watched, guardian, unguarded, terminal, warden, lost, asked, warned, runs_on };
+    all.find_guardian();
+    if let Some(terminal) = &mut all.terminal {
+        terminal.give_at_start(&all.child);
+    }
+    // Otherwise it never begins.
+    if all.guard.is_valid() {
+        all.child.go();
+    }
     let code = all.until_ended(job, signals).await;
     all.warden.stood_still(all.clock.now());
     if all.warden.is_ending() && !all.runs_on {
@@ -98,13 +112,9 @@ impl Supervisor<'_> {
             match self.child.news() {
                 Some(Change::Ended(code)) => return code,
                 Some(Change::Stopped(signal)) => self.stopped(signal),
-                Some(Change::OtherStopped(child)) => {
-                    self.tell_guardian(|guardian| guardian.stopped(child));
-                    // There may be more news.
-                    continue;
-                }
-                Some(Change::OtherEnded(child)) => {
-                    self.tell_guardian(|guardian| guardian.ended(child));
+                // There may be more news.
+                Some(other) => {
+                    self.hear(other);
                     continue;
                 }
                 None => {}
@@ -131,14 +141,15 @@ impl Supervisor<'_> {
                 biased;
                 lost = self.guard.lost(), if self.lost.is_none() => self.lost = Some(lost),
                 signal = signals.next() => self.pass_on(signal),
-                () = pause(wake) => {}
+                // Also after the last order, should the news of the end not come.
+                () = tokio::time::sleep(wake.unwrap_or(self.between_looks())) => {}
             }
         }
     }
 
     /// After the program itself, the rest of its group must end too: it ran under the same lock.
     async fn until_rest_ended(&mut self) {
-        while self.child.rest() != Rest::None {
+        while self.rest() != Rest::None {
             let (order, wake) = self.look();
             if order == Some(Order::Kill) || wake.is_none() {
                 return self.kill_rest().await;
@@ -152,16 +163,33 @@ impl Supervisor<'_> {
         }
     }
 
+    /// What is left after the program, and the other children buried.
+    fn rest(&mut self) -> Rest {
+        while let Some(other @ (Change::OtherStopped(_) | Change::OtherEnded(_))) = self.child.news() {
+            self.hear(other);
+        }
+        self.child.rest()
+    }
+
+    /// Takes note of what has become of other children.
+    fn hear(&mut self, change: Change) {
+        match change {
+            Change::OtherStopped(child) => self.tell_guardian(|guardian| guardian.stopped(child)),
+            Change::OtherEnded(child) => self.tell_guardian(|guardian| guardian.ended(child)),
+            Change::Ended(_) | Change::Stopped(_) => {}
+        }
+    }
+
     async fn kill_rest(&mut self) {
         self.child.kill_rest();
         let end = self.clock.now().after(DYING);
         // A control group is killed as a whole: who is out of reach may be dead, and not buried yet.
         let whole = self.child.cgroup().is_some();
         let dies = |rest| rest == Rest::Alive || (whole && rest == Rest::OutOfReach);
-        while dies(self.child.rest()) && self.clock.now() < end {
+        while dies(self.rest()) && self.clock.now() < end {
             tokio::time::sleep(REST_POLL).await;
         }
-        self.runs_on = match self.child.rest() {
+        self.runs_on = match self.rest() {
             Rest::None => false,
             Rest::Alive => self.child.cgroup().is_some_and(Cgroup::is_populated),
             Rest::OutOfReach => true,
@@ -193,6 +221,7 @@ impl Supervisor<'_> {
         let step = self.warden.look(now, expires_in, self.lost.as_ref());
         let deadlines = self.warden.deadlines();
         self.tell_guardian(|guardian| guardian.tell(deadlines));
+        self.find_guardian();
         (step.order, step.wake.map(|wake| wake.since(now).min(self.between_looks())))
     }
 
@@ -200,8 +229,26 @@ impl Supervisor<'_> {
         if let Some(guardian) = &mut self.guardian
             && let Err(e) = tell(guardian)
         {
-            no_guardian(&e);
             self.guardian = None;
+            self.has_no_guardian(&e);
+        }
+    }
+
+    /// Starts a guardian if there is none: what made it fail may have been for a moment.
+    fn find_guardian(&mut self) {
+        if self.guardian.is_some() {
+            return;
+        }
+        match Guardian::start(self.watched.clone(), self.warden.deadlines()) {
+            Ok(guardian) => (self.guardian, self.unguarded) = (Some(guardian), false),
+            Err(e) => self.has_no_guardian(&e),
+        }
+    }
+
+    /// Says so once.
+    fn has_no_guardian(&mut self, error: &std::io::Error) {
+        if !std::mem::replace(&mut self.unguarded, true) {
+            output::say(&format!("the program has no guardian, and would outlive its lock if tenure stood still: {error}"));
         }
     }
 
@@ -248,16 +295,5 @@ impl Supervisor<'_> {
         {
             output::say(&format!("stopping the program: {why}"));
         }
-    }
-}
-
-fn no_guardian(error: &std::io::Error) {
-    output::say(&format!("the program has no guardian, and would outlive its lock if tenure stood still: {error}"));
-}
-
-async fn pause(wake: Option<Duration>) {
-    match wake {
-        Some(wake) => tokio::time::sleep(wake).await,
-        None => std::future::pending().await,
     }
 }

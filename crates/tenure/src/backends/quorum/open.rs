@@ -9,11 +9,14 @@ use super::{Quorum, Settings};
 use crate::backend::Backend;
 use crate::connect::{self, Address, Context};
 use crate::error::{Error, Result};
+use crate::lifeline::Lifeline;
 
 /// Opens `quorum:`.
 pub(crate) fn open(address: Address, context: Context) -> BoxFuture<'static, Result<Arc<dyn Backend>>> {
     Box::pin(async move {
         let Address { rest, mut options, .. } = address;
+        // One of several says nothing for all.
+        let context = Context { lifeline: Lifeline::default(), ..context };
         let Context { clock, timeout, lease, drift, .. } = context.clone();
         let mut settings = Settings { clock, timeout, lease, drift, ..Settings::default() };
         if let Some(node_timeout) = options.duration("node_timeout")? {

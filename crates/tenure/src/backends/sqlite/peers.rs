@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::fs::OFlags;
@@ -205,6 +206,11 @@ impl Presence {
     /// Removes its pipes, and keeps open the one that says that it lives: who has just opened that still looks at it.
     pub(super) fn withdraw(mut self) -> Option<File> {
         self.alive.take()
+    }
+
+    /// One more descriptor of what says that it lives.
+    pub(super) fn lifeline(&self) -> Option<OwnedFd> {
+        Some(self.alive.as_ref()?.try_clone().ok()?.into())
     }
 
     /// Whether its pipes are still there for others to find.

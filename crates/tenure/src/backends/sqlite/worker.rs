@@ -21,6 +21,7 @@ use super::verbs::{Answer, Me, Verbs};
 use super::watches::Watches;
 use crate::connect::{Address, Context};
 use crate::error::{Error, Result};
+use crate::lifeline::Lifeline;
 use crate::name::ClientId;
 use crate::signal::Hub;
 
@@ -87,6 +88,7 @@ pub(super) struct Worker {
     presence: Option<Presence>,
     /// Of the presence before.
     alive: Option<File>,
+    lifeline: Lifeline,
 }
 
 impl Worker {
@@ -98,10 +100,11 @@ impl Worker {
         let terms = Terms::read(&address.rest, &mut address.options)?;
         let database = Database::open(&terms, patience)?;
         let (peers, presence) = appear(&terms, &database.place, (hub, watches, runtime), context.client.id);
-        let Context { client, clock, .. } = context;
+        let Context { client, clock, lifeline, .. } = context;
+        lifeline.set(presence.as_ref().and_then(Presence::lifeline));
         let me =
             Me { id: client.id, client: client.id.to_string(), about: client.about, boot, clock, present: presence.is_some() };
-        let mut worker = Self { database, terms, patience, me, peers, presence, alive: None };
+        let mut worker = Self { database, terms, patience, me, peers, presence, alive: None, lifeline };
         let dead = worker.peers.dead();
         worker.transact(|verbs| verbs.sweep(dead)).map_err(|e| worker.error("opening", &e))??;
         Ok(worker)
@@ -203,6 +206,7 @@ impl Worker {
             self.alive = self.presence.take().and_then(Presence::withdraw);
             let (peers, presence) = appear(&self.terms, &self.database.place, self.peers.company(), self.me.id);
             self.me.present = presence.is_some();
+            self.lifeline.set(presence.as_ref().and_then(Presence::lifeline));
             (self.peers, self.presence) = (peers, presence);
         }
         Ok(())
@@ -213,6 +217,7 @@ impl Worker {
             debug!(error = %e, "the places in line stay behind; others will find them void");
         }
         self.presence = None;
+        self.lifeline.set(None);
     }
 
     fn error(&self, doing: &str, e: &rusqlite::Error) -> Error {

@@ -69,7 +69,15 @@ fn contains_secret(script: &[u8]) -> bool {
 
 fn context() -> Context {
     let client = Client { id: client_id(), about: "fuzz".into() };
-    Context { client, clock: Clock::system(), timeout: TIMEOUT, lease: LEASE, drift: Drift::DEFAULT, prefix: String::new() }
+    Context {
+        client,
+        clock: Clock::system(),
+        timeout: TIMEOUT,
+        lease: LEASE,
+        drift: Drift::DEFAULT,
+        prefix: String::new(),
+        lifeline: crate::lifeline::Lifeline::default(),
+    }
 }
 
 fn client_id() -> ClientId {

@@ -1,0 +1,146 @@
+//! The guardian of a program: there before the program begins, replaced when it fails, and the last to go.
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use support::{Running, Store, is_dead, nobody, until_true};
+
+/// The guardian of a running `tenure`: its child that is not the program. Not one that is still being made: `tenure` waits
+/// for its birth.
+fn guardian_of(tenure: i32, program: i32) -> Option<i32> {
+    let children = std::fs::read_to_string(format!("/proc/{tenure}/task/{tenure}/children")).ok()?;
+    let guards = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains("__guard"));
+    children.split_whitespace().filter_map(|pid| pid.parse().ok()).find(|pid| *pid != program && guards(*pid))
+}
+
+#[test]
+fn a_guardian_that_is_killed_or_stopped_is_replaced() {
+    for signal in [Signal::KILL, Signal::STOP] {
+        let store = Store::new();
+        let script = "trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done";
+        let run = store.start(["run", "--lease", "3s", "x", "--", "sh", "-c", script]);
+        let pid = store.pid("pid");
+        let guardian = support::until("the guardian", || guardian_of(run.pid(), pid));
+        support::kill(guardian, signal);
+        support::until("another one", || guardian_of(run.pid(), pid).filter(|other| *other != guardian));
+        assert!(is_dead(guardian), "{signal:?}");
+        run.signal(Signal::STOP);
+        until_true("the end of the program", || is_dead(pid));
+        run.signal(Signal::CONT);
+        assert_eq!(run.end().0, Some(76), "{signal:?}");
+    }
+}
+
+#[test]
+fn a_guardian_that_is_killed_is_replaced_before_there_is_a_renewal_to_tell_it() {
+    let store = Store::new();
+    let run = store.start(["run", "--lease", "24h", "x", "--", "sh", "-c", "echo $$ > pid; while :; do sleep 0.05; done"]);
+    let pid = store.pid("pid");
+    let mut guardian = support::until("the guardian", || guardian_of(run.pid(), pid));
+    // Also one after the other.
+    for _ in 0..3 {
+        // Of an age at which it is missed at once.
+        std::thread::sleep(std::time::Duration::from_millis(150));
+        support::kill(guardian, Signal::KILL);
+        guardian = support::until("another one", || guardian_of(run.pid(), pid).filter(|other| *other != guardian));
+    }
+    run.signal(Signal::TERM);
+    run.end();
+}
+
+#[test]
+fn a_guardian_that_is_killed_while_the_program_is_being_stopped_is_replaced() {
+    let store = Store::new();
+    let script = "trap 'echo > asked' TERM; echo $$ > pid; while :; do sleep 0.05; done";
+    let run = store.start(["run", "--lease", "24h", "--max-hold", "300ms", "x", "--", "sh", "-c", script]);
+    let pid = store.pid("pid");
+    store.written("asked");
+    let guardian = support::until("the guardian", || guardian_of(run.pid(), pid));
+    support::kill(guardian, Signal::KILL);
+    support::until("another one", || guardian_of(run.pid(), pid).filter(|other| *other != guardian));
+    assert_eq!(run.end().0, Some(76));
+}
+
+#[test]
+fn a_program_that_stops_its_tenure_at_once_has_a_guardian() {
+    for _ in 0..10 {
+        let store = Store::new();
+        let run = store.start(["run", "--lease", "24h", "x", "--", "sh", "-c", "kill -STOP $PPID; echo $$ > pid; sleep 1000"]);
+        let pid = store.pid("pid");
+        support::until("the guardian", || guardian_of(run.pid(), pid));
+        run.signal(Signal::KILL);
+        until_true("the end of the program", || is_dead(pid));
+    }
+}
+
+/// As root there is no limit on processes that a test could set.
+#[test]
+fn a_guardian_that_could_not_be_started_is_started_when_that_is_possible() {
+    let Some(store) = nobody::unprivileged() else { return };
+    let script = "echo $$ > pid; while :; do sleep 1000; done";
+    let run = nobody::run(&store, &["run", "--lease", "2s", "x", "--", "sh", "-c", script]);
+    let pid = store.pid("pid");
+    let guardian = support::until("the guardian", || guardian_of(run.pid(), pid));
+    // Of an age at which it is missed at once.
+    std::thread::sleep(Duration::from_millis(150));
+    let limit = |processes: &str| {
+        let args = ["--pid", &run.pid().to_string(), &format!("--nproc={processes}:")];
+        let status = nobody::as_nobody(Path::new("prlimit"), &args).status();
+        assert!(status.expect("prlimit").success());
+    };
+    limit("1");
+    support::kill(guardian, Signal::KILL);
+    run.says("no guardian");
+    limit("1000");
+    support::until("another one", || guardian_of(run.pid(), pid).filter(|other| *other != guardian));
+    run.signal(Signal::TERM);
+    run.end();
+}
+
+#[test]
+fn nobody_has_the_lock_of_a_killed_tenure_before_what_its_program_started_is_dead() {
+    let store = Store::new();
+    let script = "(echo $$ > pid; sh -c 'echo $$ > child; exec sleep 1000') & wait";
+    let run = store.start(["run", "--lease", "24h", "x", "--", "sh", "-c", script]);
+    let (pid, child) = (store.pid("pid"), store.pid("child"));
+    let guardian = support::until("the guardian", || guardian_of(run.pid(), pid));
+    let next = store.start(["run", "--wait", "1h", "x", "--", "sh", "-c", "echo > next"]);
+    until_true("the next one in line", || store.who("x")["waiting"].as_u64() == Some(1));
+    // Not replaced by a tenure that stands still.
+    run.signal(Signal::STOP);
+    until_true("tenure stands still", || support::state(run.pid()) == Some('T'));
+    support::kill(guardian, Signal::STOP);
+    run.signal(Signal::KILL);
+    until_true("the end of the program itself", || is_dead(pid));
+    // Time enough for somebody who takes the lock at once.
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(!is_dead(child) && !store.path("next").exists(), "the next one runs beside what the program started");
+    support::kill(guardian, Signal::CONT);
+    store.written("next");
+    assert!(is_dead(child));
+    assert_eq!(next.end().0, Some(0));
+}
+
+#[test]
+fn signals_that_were_blocked_by_who_started_tenure_are_heard() {
+    let blocked = |store: &Store, signals: &str, args: &[&str]| {
+        let mut command = Command::new("env");
+        command.arg(format!("--block-signal={signals}")).arg(env!("CARGO_BIN_EXE_tenure")).args(args);
+        command.current_dir(store.path("")).env("TENURE_URL", store.url()).stdin(Stdio::null());
+        Running::new(&mut command)
+    };
+    let store = Store::new();
+    let script = "trap '' TERM; while :; do sleep 0.05; done";
+    let run = blocked(&store, "CHLD", &["run", "--lease", "3s", "--max-hold", "300ms", "x", "--", "sh", "-c", script]);
+    assert_eq!(run.end().0, Some(76));
+    assert_eq!(blocked(&store, "CHLD", &["run", "--lease", "24h", "x", "--", "true"]).end().0, Some(0));
+    let run = blocked(&store, "TERM", &["run", "x", "--", "sh", "-c", "echo $$ > pid; exec sleep 1000"]);
+    store.pid("pid");
+    run.signal(Signal::TERM);
+    assert_eq!(run.end().0, Some(143));
+}
