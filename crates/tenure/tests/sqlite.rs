@@ -6,5 +6,6 @@ mod sqlite_cases {
     mod clients;
     mod deaths;
     mod files;
+    mod lines;
     mod locks;
 }

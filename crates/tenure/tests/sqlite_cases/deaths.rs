@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use tempfile::TempDir;
 use tenure::{Error, Fault};
 
 use super::clients::*;
@@ -90,62 +89,6 @@ async fn where_no_pipes_can_be_made_polling_takes_their_place() {
     let token = held.token();
     held.release().await.unwrap();
     assert!(tokio::time::timeout(LIMIT, waiter).await.unwrap().unwrap() > token);
-}
-
-/// A client of another process, of which there is nothing but its rows and the pipe that tells its death.
-struct Stranger {
-    id: String,
-    dir: std::path::PathBuf,
-    alive: Option<std::fs::File>,
-}
-
-const FAIR: i64 = 1;
-const READ: i64 = 2;
-const WRITE: i64 = 3;
-const PERMITS: i64 = 4;
-
-impl Stranger {
-    fn new(dir: &TempDir, number: u32) -> Self {
-        let id = format!("00000000-0000-4000-8000-{number:012}");
-        let pipe = dir.path().join(format!("locks.db.clients/{id}.alive"));
-        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        let alive = std::fs::OpenOptions::new().read(true).write(true).open(pipe).unwrap();
-        Self { id, dir: dir.path().to_owned(), alive: Some(alive) }
-    }
-
-    fn file(&self) -> rusqlite::Connection {
-        let file = rusqlite::Connection::open(self.dir.join("locks.db")).unwrap();
-        file.busy_timeout(LIMIT).unwrap();
-        file
-    }
-
-    /// Leases of a century: only the pipe can tell.
-    fn holds(&self, name: &str, kind: i64, take: i64) {
-        let sql = "INSERT INTO holds VALUES (?1, ?2 || ':1', ?3, ?4, ?2, ?5, ?6, 1, 1, NULL)";
-        let params = rusqlite::params![name.as_bytes(), self.id, kind, take, boot(), i64::MAX / 2];
-        self.file().execute(sql, params).unwrap();
-    }
-
-    fn waits(&self, name: &str, kind: i64) {
-        let sql = "INSERT INTO waiters VALUES (NULL, ?1, ?2 || ':1', ?3, 0, ?2, ?4, ?5)";
-        self.file().execute(sql, rusqlite::params![name.as_bytes(), self.id, kind, boot(), i64::MAX / 2]).unwrap();
-    }
-
-    fn dies(&mut self) {
-        self.alive = None;
-    }
-}
-
-/// Whether it took less than a poll at least once: a busy machine may be late, but not always.
-async fn at_once(mut round: impl AsyncFnMut(u32) -> Duration) {
-    let mut waits = Vec::new();
-    for n in 0..4 {
-        waits.push(round(n).await);
-        if waits[waits.len() - 1] < Duration::from_millis(300) {
-            return;
-        }
-    }
-    panic!("each time as late as a poll: {waits:?}");
 }
 
 #[tokio::test]

@@ -71,22 +71,28 @@ impl Verbs<'_> {
         self.tx.prepare_cached(sql)?.query_row(params, |row| row.get(0))
     }
 
-    pub(super) fn leave_line(&self, name: &str, owner: &str) -> rusqlite::Result<usize> {
-        self.run("DELETE FROM waiters WHERE owner = ?2 AND name = ?1", params![name.as_bytes(), owner])
+    /// Gives up a place in line, and says which it was.
+    pub(super) fn leave_line(&self, name: &str, owner: &str) -> rusqlite::Result<Option<i64>> {
+        let sql = "DELETE FROM waiters WHERE owner = ?2 AND name = ?1 RETURNING place";
+        self.tx.prepare_cached(sql)?.query_row(params![name.as_bytes(), owner], |row| row.get(0)).optional()
     }
 
     /// Tells the first in line whose death they will want to know of: that of this client.
-    pub(super) fn tell_who_holds(&mut self, name: &str, mode: Mode) -> rusqlite::Result<()> {
-        // In the line of a fair lock, the next one has watched this one already.
-        if !self.me.present || mode == Mode::Fair {
+    pub(super) fn tell_who_holds(&mut self, name: &str, mode: Mode, now: Instant) -> rusqlite::Result<()> {
+        if !self.me.present {
             return Ok(());
         }
-        let (id, key) = (self.me.id, name.to_owned());
-        let message = if mode.is_shared() { Message::HeldToo(id, key) } else { Message::Held(id, key) };
-        for client in self.next_in_line(name, WATCHERS)? {
-            if client != self.me.id {
-                self.after.send(client, &message);
+        for waiter in self.next_in_line(name, WATCHERS, now)? {
+            let is_fair = waiter.mode == Mode::Fair;
+            let Some(client) = waiter.client.filter(|client| *client != self.me.id) else { continue };
+            // In the line of a fair lock, the next one has watched this one already.
+            if is_fair && mode == Mode::Fair {
+                continue;
             }
+            let (id, key) = (self.me.id, key_of(waiter.mode, name, &waiter.owner));
+            // One in a fair line goes on watching the one before it.
+            let message = if mode.is_shared() || is_fair { Message::HeldToo(id, key) } else { Message::Held(id, key) };
+            self.after.send(client, &message);
         }
         Ok(())
     }
@@ -111,8 +117,8 @@ impl Verbs<'_> {
         }
         // The plain lock does without reading the whole line.
         if holds.is_empty() {
-            for client in self.next_in_line(name, 1)? {
-                self.leave_word(Some(client), name.to_owned());
+            for waiter in self.next_in_line(name, 1, now)? {
+                self.leave_word(waiter.client, key_of(waiter.mode, name, &waiter.owner));
             }
         }
         Ok(())
@@ -131,6 +137,17 @@ impl Verbs<'_> {
                 Reach::Gone | Reach::Refused => {}
             }
             break;
+        }
+        Ok(())
+    }
+
+    /// Wakes the one in the line of a fair lock that stood behind one who has left. It has watched that one, and nobody else.
+    pub(super) fn wake_behind(&mut self, name: &str, place: i64, now: Instant) -> rusqlite::Result<()> {
+        let sql = "SELECT place, owner, client, kind, take, until FROM waiters
+                   WHERE name = ?1 AND boot = ?2 AND until > ?3 AND kind = 1 AND place > ?4 ORDER BY place LIMIT 1";
+        let params = params![name.as_bytes(), self.me.boot, signed(now.as_nanos()), place];
+        if let Some(waiter) = self.tx.prepare_cached(sql)?.query_row(params, Waiter::read).optional()? {
+            self.leave_word(waiter.client, key_of(waiter.mode, name, &waiter.owner));
         }
         Ok(())
     }
@@ -190,21 +207,22 @@ impl Verbs<'_> {
         }
     }
 
-    /// The clients that come first in line and can be reached. The dead are taken out of the line.
-    fn next_in_line(&self, name: &str, count: usize) -> rusqlite::Result<Vec<ClientId>> {
+    /// Those who come first in line and can be reached. The dead are taken out of the line.
+    fn next_in_line(&self, name: &str, count: usize, now: Instant) -> rusqlite::Result<Vec<Waiter>> {
         let mut next = Vec::new();
         let mut gone = Vec::new();
-        let sql = "SELECT place, client, until FROM waiters WHERE name = ?1 AND boot = ?2 ORDER BY place";
+        let sql = "SELECT place, owner, client, kind, take, until FROM waiters
+                   WHERE name = ?1 AND boot = ?2 AND until > ?3 ORDER BY place";
         let mut statement = self.tx.prepare_cached(sql)?;
-        let mut rows = statement.query(params![name.as_bytes(), self.me.boot])?;
+        let mut rows = statement.query(params![name.as_bytes(), self.me.boot, signed(now.as_nanos())])?;
         while next.len() < count
             && let Some(row) = rows.next()?
         {
-            let client = read_client(row, 1)?;
-            match self.reach(client) {
-                Reach::Yes => next.extend(client),
+            let waiter = Waiter::read(row)?;
+            match self.reach(waiter.client) {
+                Reach::Yes => next.push(waiter),
                 // Without pipes its place has a lease.
-                Reach::Gone if row.get::<_, i64>(2)? == i64::MAX => gone.push(row.get::<_, i64>(0)?),
+                Reach::Gone if row.get::<_, i64>(5)? == i64::MAX => gone.push(waiter.place),
                 Reach::Gone | Reach::Refused => {}
             }
         }

@@ -5,7 +5,7 @@
 //! - [`worker`]: the thread that owns the connection.
 //! - [`verbs`] and [`inspect`]: the contract as SQL. Leases are points of `CLOCK_BOOTTIME`, which all processes share,
 //!   and void after a restart of the machine. [`rows`]: holds and waiters; [`line`]: who stands where, and who is woken;
-//!   [`numbers`]: permits and latches.
+//!   [`polls`]: who asks again, and when; [`numbers`]: permits and latches.
 //! - [`pipes`]: the directory beside it; [`peers`]: who is alive, and who wakes whom; [`watches`]: whose death wakes whom; [`message`]: with which words;
 //!   [`after`]: what is said and done once the transaction stands.
 
@@ -26,6 +26,7 @@ mod numbers;
 mod peers;
 mod pipes;
 mod place;
+mod polls;
 mod resolve;
 mod rows;
 mod trust;

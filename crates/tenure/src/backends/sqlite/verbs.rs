@@ -2,30 +2,20 @@
 
 use std::fs::File;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rusqlite::{OptionalExtension, ToSql, Transaction, params};
 
 use super::after::After;
 use super::bounds::Bounds;
 use super::fault::NAME;
-use super::line::{before, key_of};
+use super::line::before;
 use super::peers::{Life, Peers};
-use super::rows::{Hold, Stored, Waiter, signed, unsigned, written};
-use crate::backend::{Attempt, Broken, Claim, Mode, Queue, Released, Renewal};
+use super::rows::{Hold, Stored, signed, unsigned, written};
+use crate::backend::{Attempt, Broken, Claim, Mode, Released, Renewal};
 use crate::backends::verdict::{Verdict, verdict};
 use crate::clock::{Clock, Instant};
 use crate::error::{Error, Fault, Result};
 use crate::name::{ClientId, Resource, Token};
-
-/// What a lost word to a waiter costs, or one that was left with a waiter that is stopped.
-const POLL: Duration = Duration::from_secs(1);
-/// The same for those far from their turn.
-const PATIENT_POLL: Duration = Duration::from_secs(5);
-/// The same where there are no pipes.
-const BLIND_POLL: Duration = Duration::from_millis(50);
-/// What is about to end is not asked for all the time.
-const LEAST_POLL: Duration = Duration::from_millis(1);
 
 /// The most rows that one statement deletes.
 const PART: usize = 10_000;
@@ -137,35 +127,8 @@ impl Verbs<'_> {
             params![name.as_bytes(), owner, kind, take, self.me.client, self.me.boot, until, first, last, &**note],
         )?;
         self.leave_line(name, owner)?;
-        self.tell_who_holds(name, claim.mode)?;
+        self.tell_who_holds(name, claim.mode, now)?;
         Ok(Ok(Attempt::Granted { token, valid_for: claim.lease }))
-    }
-
-    fn busy(
-        &mut self,
-        claim: &Claim,
-        owner: &str,
-        (holds, line): (&[Hold], &[Waiter]),
-        alive: Vec<(ClientId, File)>,
-        now: Instant,
-    ) -> rusqlite::Result<Attempt> {
-        let ends = holds.iter().map(|hold| hold.until.since(now));
-        // One permit may be enough; what is not shared is free when the last one has ended.
-        let ends = if matches!(claim.mode, Mode::Permits { .. }) { ends.min() } else { ends.max() };
-        let before = line.iter().take_while(|waiter| waiter.owner != owner || claim.mode == Mode::Read);
-        let line = before.filter(|w| w.mode.keeps_place()).map(|w| w.until.since(now)).max();
-        let place = claim.mode.keeps_place().then(|| claim.place_lease() / 3);
-        if claim.queue == Queue::Allowed {
-            self.stand_in_line(claim, owner, now)?;
-            if !alive.is_empty() {
-                self.after.watch(key_of(claim.mode, claim.resource.as_str(), owner), alive);
-            }
-        }
-        // Who is not the first in a fair line is told so by the one before it, also by its death: a thousand need not ask each second.
-        let told = if claim.mode == Mode::Fair && line.is_some() && self.me.present { PATIENT_POLL } else { self.poll() };
-        let poll_within = [ends, line, place].into_iter().flatten().fold(told, Duration::min);
-        let holder = holds.first().map(|hold| hold.owner.clone());
-        Ok(Attempt::Busy { poll_within: poll_within.max(LEAST_POLL), holder })
     }
 
     pub(super) fn renew(&mut self, claims: &[Claim]) -> Answer<Vec<Renewal>> {
@@ -193,8 +156,11 @@ impl Verbs<'_> {
             .optional()?;
         let left = self.leave_line(name, &owner)?;
         // One who leaves the line may have been told already that it is free.
-        if hold.is_some() || left > 0 {
+        if hold.is_some() || left.is_some() {
             self.wake(name, now)?;
+        }
+        if let Some(place) = left.filter(|_| claim.mode == Mode::Fair) {
+            self.wake_behind(name, place, now)?;
         }
         if hold != Some(true) {
             return Ok(Ok(Released::NotHeld));
@@ -258,11 +224,6 @@ impl Verbs<'_> {
 
     pub(super) fn run(&self, sql: &str, params: impl rusqlite::Params) -> rusqlite::Result<usize> {
         self.tx.prepare_cached(sql)?.execute(params)
-    }
-
-    /// What this client must not wait longer than without asking.
-    pub(super) fn poll(&self) -> Duration {
-        if self.me.present { POLL } else { BLIND_POLL }
     }
 
     /// Those of the clients who live, with the pipes by which their end will be seen, and the dead.

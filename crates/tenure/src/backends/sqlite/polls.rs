@@ -1,0 +1,64 @@
+//! What those who must wait are told, and when they ask again by themselves.
+
+use std::fs::File;
+use std::time::Duration;
+
+use super::line::key_of;
+use super::rows::{Hold, Waiter};
+use super::verbs::Verbs;
+use crate::backend::{Attempt, Claim, Mode, Queue};
+use crate::clock::Instant;
+use crate::name::ClientId;
+
+/// What a lost word to a waiter costs, or one that was left with a waiter that is stopped.
+const POLL: Duration = Duration::from_secs(1);
+/// The same for those far from their turn.
+const PATIENT_POLL: Duration = Duration::from_secs(5);
+/// The same where there are no pipes.
+const BLIND_POLL: Duration = Duration::from_millis(50);
+/// What is about to end is not asked for all the time.
+const LEAST_POLL: Duration = Duration::from_millis(1);
+
+impl Verbs<'_> {
+    pub(super) fn busy(
+        &mut self,
+        claim: &Claim,
+        owner: &str,
+        (holds, line): (&[Hold], &[Waiter]),
+        alive: Vec<(ClientId, File)>,
+        now: Instant,
+    ) -> rusqlite::Result<Attempt> {
+        let ends = holds.iter().map(|hold| hold.until.since(now));
+        // One permit may be enough; what is not shared is free when the last one has ended.
+        let ends = if matches!(claim.mode, Mode::Permits { .. }) { ends.min() } else { ends.max() };
+        let before = line.iter().take_while(|waiter| waiter.owner != owner || claim.mode == Mode::Read);
+        let before = before.filter(|w| w.mode.keeps_place());
+        // In a fair line the one before this one counts: if its place lapses, another one is to be watched.
+        let last = if claim.mode == Mode::Fair { before.last() } else { before.max_by_key(|w| w.until) };
+        let line = last.map(|w| w.until.since(now));
+        let place = claim.mode.keeps_place().then(|| claim.place_lease() / 3);
+        let is_told = claim.mode == Mode::Fair && last.is_some_and(|w| self.will_tell(w.client, &alive));
+        if claim.queue == Queue::Allowed {
+            self.stand_in_line(claim, owner, now)?;
+            if !alive.is_empty() {
+                self.after.watch(key_of(claim.mode, claim.resource.as_str(), owner), alive);
+            }
+        }
+        // Who is not the first in a fair line is told so by the one before it, also by its death: a thousand need not ask each second.
+        let told = if is_told { PATIENT_POLL } else { self.poll() };
+        let poll_within = [ends, line, place].into_iter().flatten().fold(told, Duration::min);
+        let holder = holds.first().map(|hold| hold.owner.clone());
+        Ok(Attempt::Busy { poll_within: poll_within.max(LEAST_POLL), holder })
+    }
+
+    /// Whether the end of a client is seen here, and its word comes.
+    fn will_tell(&self, client: Option<ClientId>, alive: &[(ClientId, File)]) -> bool {
+        let is_watched = |client| client == self.me.id || alive.iter().any(|(id, _)| *id == client);
+        self.me.present && client.is_some_and(is_watched)
+    }
+
+    /// What this client must not wait longer than without asking.
+    pub(super) fn poll(&self) -> Duration {
+        if self.me.present { POLL } else { BLIND_POLL }
+    }
+}

@@ -1,0 +1,98 @@
+//! Who watches whom in a line, and who is told what.
+
+use std::time::{Duration, Instant};
+
+use super::clients::*;
+
+/// `CLOCK_BOOTTIME` in nanoseconds, a little later than now.
+fn soon(after: Duration) -> i64 {
+    let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
+    let seconds: f64 = uptime.split(' ').next().unwrap().parse().unwrap();
+    i64::try_from((Duration::from_secs_f64(seconds) + after).as_nanos()).unwrap()
+}
+
+#[tokio::test]
+async fn who_stood_behind_one_that_gave_up_sees_the_death_of_the_one_before_it() {
+    let dir = dir();
+    let (a, c, d) = (client(&dir).await, client(&dir).await, client(&dir).await);
+    at_once(async |n| {
+        let name = format!("x{n}");
+        let held = a.mutex(&name).fair().lock().await.unwrap();
+        let mut head = Stranger::new(&dir, n);
+        head.waits(&name, FAIR);
+        let gives_up = tokio::spawn(c.mutex(&name).fair().lock());
+        until_waiting(&a, &name, 2).await;
+        let last = tokio::spawn(d.mutex(&name).fair().lock());
+        until_waiting(&a, &name, 3).await;
+        gives_up.abort();
+        until_waiting(&a, &name, 2).await;
+        held.release().await.unwrap();
+        assert!(!last.is_finished(), "it is the turn of another one");
+        let died = Instant::now();
+        head.dies();
+        within_limit(last).await.release().await.unwrap();
+        died.elapsed()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_stood_behind_a_place_that_lapsed_sees_the_death_of_the_one_before_it() {
+    let dir = dir();
+    let (a, d) = (client(&dir).await, client(&dir).await);
+    at_once(async |n| {
+        let name = format!("x{n}");
+        let held = a.mutex(&name).fair().lock().await.unwrap();
+        let (mut head, stopped) = (Stranger::new(&dir, 2 * n), Stranger::new(&dir, 2 * n + 1));
+        head.waits(&name, FAIR);
+        stopped.waits_until(&name, FAIR, soon(Duration::from_secs(1)));
+        let last = tokio::spawn(d.mutex(&name).fair().lock());
+        until_waiting(&a, &name, 3).await;
+        until_waiting(&a, &name, 2).await;
+        held.release().await.unwrap();
+        let died = Instant::now();
+        head.dies();
+        within_limit(last).await.release().await.unwrap();
+        died.elapsed()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_fair_waiter_is_told_at_its_own_key_of_a_plain_holder() {
+    let dir = dir();
+    let a = client(&dir).await;
+    let fair = Stranger::new(&dir, 0);
+    let mut wake = fair.listens();
+    fair.waits("x", FAIR);
+    let _held = a.mutex("x").lock().await.unwrap();
+    let told = word(&mut wake);
+    assert!(told.starts_with('t') && told.ends_with(&format!("/x\0{}:1", fair.id)), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_fair_waiter_is_woken_at_its_own_key_if_the_plain_ones_before_it_are_gone() {
+    let dir = dir();
+    let a = client(&dir).await;
+    let held = a.mutex("x").lock().await.unwrap();
+    let (gone, fair) = (Stranger::new(&dir, 0), Stranger::new(&dir, 1));
+    let mut wake = fair.listens();
+    gone.waits("x", PLAIN);
+    fair.waits("x", FAIR);
+    held.release().await.unwrap();
+    assert_eq!(word(&mut wake), format!("fx\0{}:1", fair.id));
+}
+
+#[tokio::test]
+async fn a_plain_waiter_is_told_of_a_fair_holder() {
+    let dir = dir();
+    let a = client(&dir).await;
+    let plain = Stranger::new(&dir, 0);
+    let mut wake = plain.listens();
+    plain.waits("x", PLAIN);
+    let held = a.mutex("x").fair().lock().await.unwrap();
+    let told = word(&mut wake);
+    assert!(told.starts_with('h') && told.ends_with("/x"), "{told:?}");
+    held.release().await.unwrap();
+    assert_eq!(word(&mut wake), "fx");
+}
