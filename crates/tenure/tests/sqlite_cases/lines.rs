@@ -1,4 +1,4 @@
-//! Who watches whom in a line, and who is told what.
+//! Who watches whom in a line, who is told what, and by which pipes.
 
 use std::time::{Duration, Instant};
 
@@ -95,4 +95,25 @@ async fn a_plain_waiter_is_told_of_a_fair_holder() {
     assert!(told.starts_with('h') && told.ends_with("/x"), "{told:?}");
     held.release().await.unwrap();
     assert_eq!(word(&mut wake), "fx");
+}
+
+#[tokio::test]
+async fn pipes_that_could_not_be_made_are_made_when_they_can_be() {
+    let dir = dir();
+    let pipes = dir.path().join("locks.db.clients");
+    std::fs::write(&pipes, "").unwrap();
+    let (a, b) = (client(&dir).await, client(&dir).await);
+    // Of a holder nothing comes but renewals.
+    let held = a.mutex("x").lease(Duration::from_secs(3)).lock().await.unwrap();
+    let mut waiter = tokio::spawn(b.mutex("x").lock());
+    std::fs::remove_file(&pipes).unwrap();
+    let bound = Instant::now() + LIMIT;
+    while std::fs::read_dir(&pipes).map_or(0, Iterator::count) < 4 {
+        assert!(Instant::now() < bound, "the pipes were never made");
+        assert!(tokio::time::timeout(Duration::from_millis(20), &mut waiter).await.is_err(), "it is held");
+    }
+    // Only who can be woken stands in line for a plain lock.
+    until_waiting(&a, "x", 1).await;
+    held.release().await.unwrap();
+    drop(within_limit(waiter).await);
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rusqlite::TransactionBehavior;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::after::After;
 use super::fault::{NAME, sqlite_error};
@@ -19,6 +19,7 @@ use super::pipes::Pipes;
 use super::place::{Place, Terms};
 use super::verbs::{Answer, Me, Verbs};
 use super::watches::Watches;
+use crate::clock::Instant;
 use crate::connect::{Address, Context};
 use crate::error::{Error, Result};
 use crate::lifeline::Lifeline;
@@ -27,6 +28,8 @@ use crate::signal::Hub;
 
 /// The most calls in one transaction: others wait for its end.
 const BATCH: usize = 64;
+/// How often pipes are tried for that could not be made.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// What the thread is asked to do.
 pub(super) enum Job {
@@ -89,6 +92,8 @@ pub(super) struct Worker {
     /// Of the presence before.
     alive: Option<File>,
     lifeline: Lifeline,
+    /// When pipes were last made, or could not be.
+    tried: Instant,
 }
 
 impl Worker {
@@ -99,12 +104,14 @@ impl Worker {
         let boot = boot_id()?;
         let terms = Terms::read(&address.rest, &mut address.options)?;
         let database = Database::open(&terms, patience)?;
-        let (peers, presence) = appear(&terms, &database.place, (hub, watches, runtime), context.client.id);
         let Context { client, clock, lifeline, .. } = context;
+        let (peers, presence) = appear(&terms, &database.place, (hub, watches, runtime), client.id);
+        let presence = presence.inspect_err(|e| no_pipes(&database, e)).ok();
         lifeline.set(presence.as_ref().and_then(Presence::lifeline));
+        let tried = clock.now();
         let me =
             Me { id: client.id, client: client.id.to_string(), about: client.about, boot, clock, present: presence.is_some() };
-        let mut worker = Self { database, terms, patience, me, peers, presence, alive: None, lifeline };
+        let mut worker = Self { database, terms, patience, me, peers, presence, alive: None, lifeline, tried };
         let dead = worker.peers.dead();
         worker.transact(|verbs| verbs.sweep(dead)).map_err(|e| worker.error("opening", &e))??;
         Ok(worker)
@@ -194,20 +201,33 @@ impl Worker {
     }
 
     /// Opens the file anew if it was removed or replaced: holds in the old one are gone, and renewals will say so. Makes the
-    /// pipes anew that are not there any more: without them nobody would see this client's death, or could wake it.
+    /// pipes anew that are not there any more, or could not be made: without them nobody would see this client's death, or
+    /// could wake it.
     fn follow_file(&mut self) -> Result<()> {
         let is_in_place = self.database.is_in_place();
         if !is_in_place {
             warn!(file = %self.database.place.path.display(), "the file was removed or replaced; its locks are lost");
             self.database = Database::open(&self.terms, self.patience)?;
         }
-        if !is_in_place || self.presence.as_ref().is_some_and(|presence| !presence.is_seen()) {
+        let has_pipes = match &self.presence {
+            Some(presence) => presence.is_seen(),
+            None => self.me.clock.now().since(self.tried) < AGAIN,
+        };
+        if !is_in_place || !has_pipes {
+            let had_none = self.presence.is_none();
             // Before the new ones have its names.
             self.alive = self.presence.take().and_then(Presence::withdraw);
             let (peers, presence) = appear(&self.terms, &self.database.place, self.peers.company(), self.me.id);
-            self.me.present = presence.is_some();
-            self.lifeline.set(presence.as_ref().and_then(Presence::lifeline));
-            (self.peers, self.presence) = (peers, presence);
+            match &presence {
+                Ok(_) if had_none => info!(file = %self.database.place.path.display(), "there are pipes beside the file now"),
+                // Said once, and not each second.
+                Err(e) if !had_none => no_pipes(&self.database, e),
+                _ => {}
+            }
+            self.me.present = presence.is_ok();
+            (self.peers, self.presence) = (peers, presence.ok());
+            self.lifeline.set(self.presence.as_ref().and_then(Presence::lifeline));
+            self.tried = self.me.clock.now();
         }
         Ok(())
     }
@@ -231,14 +251,16 @@ fn appear(
     place: &Arc<Place>,
     (hub, watches, runtime): (Hub, Watches, Handle),
     client: ClientId,
-) -> (Arc<Peers>, Option<Presence>) {
+) -> (Arc<Peers>, std::io::Result<Presence>) {
     let (pipes, made) = Pipes::new(terms.clone(), place);
     let peers = Arc::new(Peers::new(pipes, hub, watches, runtime));
-    let presence = made.and_then(|()| Presence::new(&peers, client)).inspect_err(|e| {
-        let file = place.path.display();
-        warn!(%file, error = %e, "no pipes beside the file: deaths are noticed by the lease, releases by polling");
-    });
-    (peers, presence.ok())
+    let presence = made.and_then(|()| Presence::new(&peers, client));
+    (peers, presence)
+}
+
+fn no_pipes(database: &Database, e: &std::io::Error) {
+    let file = database.place.path.display();
+    warn!(%file, error = %e, "no pipes beside the file: deaths are noticed by the lease, releases by polling");
 }
 
 /// Tells one run of the machine from the next, in which the lease clock starts anew.
