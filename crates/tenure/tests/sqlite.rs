@@ -3,6 +3,7 @@
 #![cfg(feature = "sqlite")]
 
 mod sqlite_cases {
+    mod boots;
     mod clients;
     mod deaths;
     mod files;

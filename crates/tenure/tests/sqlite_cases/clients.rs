@@ -45,6 +45,13 @@ pub(crate) async fn within_limit<T>(task: tokio::task::JoinHandle<tenure::Result
     tokio::time::timeout(LIMIT, task).await.unwrap().unwrap().unwrap()
 }
 
+/// `CLOCK_BOOTTIME` in nanoseconds, a little later than now.
+pub(crate) fn soon(after: Duration) -> i64 {
+    let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
+    let seconds: f64 = uptime.split(' ').next().unwrap().parse().unwrap();
+    i64::try_from((Duration::from_secs_f64(seconds) + after).as_nanos()).unwrap()
+}
+
 pub(crate) const PLAIN: i64 = 0;
 pub(crate) const FAIR: i64 = 1;
 pub(crate) const READ: i64 = 2;
@@ -72,7 +79,7 @@ impl Stranger {
         pipe(&self.dir, &format!("{}.wake", self.id))
     }
 
-    fn file(&self) -> rusqlite::Connection {
+    pub(crate) fn file(&self) -> rusqlite::Connection {
         let file = rusqlite::Connection::open(self.dir.join("locks.db")).unwrap();
         file.busy_timeout(LIMIT).unwrap();
         file
@@ -80,8 +87,12 @@ impl Stranger {
 
     /// Leases of a century: only the pipe can tell.
     pub(crate) fn holds(&self, name: &str, kind: i64, take: i64) {
+        self.holds_until(name, kind, take, i64::MAX / 2);
+    }
+
+    pub(crate) fn holds_until(&self, name: &str, kind: i64, take: i64, until: i64) {
         let sql = "INSERT INTO holds VALUES (?1, ?2 || ':1', ?3, ?4, ?2, ?5, ?6, 1, 1, NULL)";
-        let params = rusqlite::params![name.as_bytes(), self.id, kind, take, self.boot, i64::MAX / 2];
+        let params = rusqlite::params![name.as_bytes(), self.id, kind, take, self.boot, until];
         self.file().execute(sql, params).unwrap();
     }
 
@@ -93,6 +104,12 @@ impl Stranger {
     pub(crate) fn waits_until(&self, name: &str, kind: i64, until: i64) {
         let sql = "INSERT INTO waiters VALUES (NULL, ?1, ?2 || ':1', ?3, 0, ?2, ?4, ?5)";
         self.file().execute(sql, rusqlite::params![name.as_bytes(), self.id, kind, self.boot, until]).unwrap();
+    }
+
+    /// As one that was closed: a missing pipe says nothing.
+    pub(crate) fn leaves(&mut self) {
+        std::fs::remove_file(self.dir.join(format!("locks.db.clients/{}.alive", self.id))).unwrap();
+        self.alive = None;
     }
 
     pub(crate) fn dies(&mut self) {

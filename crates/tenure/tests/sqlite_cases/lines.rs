@@ -4,13 +4,6 @@ use std::time::{Duration, Instant};
 
 use super::clients::*;
 
-/// `CLOCK_BOOTTIME` in nanoseconds, a little later than now.
-fn soon(after: Duration) -> i64 {
-    let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
-    let seconds: f64 = uptime.split(' ').next().unwrap().parse().unwrap();
-    i64::try_from((Duration::from_secs_f64(seconds) + after).as_nanos()).unwrap()
-}
-
 #[tokio::test]
 async fn who_stood_behind_one_that_gave_up_sees_the_death_of_the_one_before_it() {
     let dir = dir();

@@ -15,10 +15,13 @@ use crate::error::{Error, Fault};
 use crate::name::{ClientId, Resource, Token};
 
 // Each table is read once: with hundreds of thousands of names, a few statements for each take many seconds.
-const HOLDS: &str =
-    concat!("SELECT ", hold_columns!(), ", name FROM holds WHERE name >= ?1 AND boot = ?2 AND until > ?3 ORDER BY name");
+const HOLDS: &str = concat!(
+    "SELECT ",
+    hold_columns!(),
+    ", name FROM holds WHERE name >= ?1 AND until > ?2 AND of_this_boot(boot, client) ORDER BY name"
+);
 const LINES: &str = "SELECT place, owner, client, kind, take, until, name FROM waiters
-                     WHERE name >= ?1 AND boot = ?2 AND until > ?3 ORDER BY name, place";
+                     WHERE name >= ?1 AND until > ?2 AND of_this_boot(boot, client) ORDER BY name, place";
 const LATCHES: &str = "SELECT count, name FROM latches WHERE name >= ?1 ORDER BY name";
 const NUMBERS: &str = "SELECT number, name FROM permits WHERE name >= ?1 ORDER BY name";
 
@@ -62,7 +65,7 @@ impl Verbs<'_> {
         let now = self.me.clock.now();
         let mut names: BTreeMap<Vec<u8>, Found> = BTreeMap::new();
         let at = signed(now.as_nanos());
-        self.each(HOLDS, params![prefix.as_bytes(), self.me.boot, at], prefix, 8, |row, name| {
+        self.each(HOLDS, params![prefix.as_bytes(), at], prefix, 8, |row, name| {
             names.entry(name).or_default().holds.push(Hold::read(row)?);
             Ok(())
         })?;
@@ -81,7 +84,7 @@ impl Verbs<'_> {
             }
             Ok(())
         })?;
-        self.each(LINES, params![prefix.as_bytes(), self.me.boot, at], prefix, 6, |row, name| {
+        self.each(LINES, params![prefix.as_bytes(), at], prefix, 6, |row, name| {
             if let Some(found) = names.get_mut(&name) {
                 found.line.push(Waiter::read(row)?);
             }

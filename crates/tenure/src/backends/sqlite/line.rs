@@ -66,8 +66,8 @@ impl Verbs<'_> {
 
     /// Whether other clients stand in line.
     pub(super) fn others_wait(&self, name: &str, now: Instant) -> rusqlite::Result<bool> {
-        let sql = "SELECT EXISTS (SELECT 1 FROM waiters WHERE name = ?1 AND boot = ?2 AND until > ?3 AND client <> ?4)";
-        let params = params![name.as_bytes(), self.me.boot, signed(now.as_nanos()), self.me.client];
+        let sql = "SELECT EXISTS (SELECT 1 FROM waiters WHERE name = ?1 AND until > ?2 AND client <> ?3 AND of_this_boot(boot, client))";
+        let params = params![name.as_bytes(), signed(now.as_nanos()), self.me.client];
         self.tx.prepare_cached(sql)?.query_row(params, |row| row.get(0))
     }
 
@@ -103,8 +103,8 @@ impl Verbs<'_> {
             // Those of this client are in no line.
             self.after.fire(name.to_owned());
         }
-        let sql = "SELECT kind FROM waiters WHERE name = ?1 AND boot = ?2 AND until > ?3 ORDER BY place LIMIT 1";
-        let params = params![name.as_bytes(), self.me.boot, signed(now.as_nanos())];
+        let sql = "SELECT kind FROM waiters WHERE name = ?1 AND until > ?2 AND of_this_boot(boot, client) ORDER BY place LIMIT 1";
+        let params = params![name.as_bytes(), signed(now.as_nanos())];
         let first: Option<i64> = self.tx.prepare_cached(sql)?.query_row(params, |row| row.get(0)).optional()?;
         let Some(first) = first else { return Ok(()) };
         let holds = self.stored(name, now)?.holds;
@@ -144,8 +144,8 @@ impl Verbs<'_> {
     /// Wakes the one in the line of a fair lock that stood behind one who has left. It has watched that one, and nobody else.
     pub(super) fn wake_behind(&mut self, name: &str, place: i64, now: Instant) -> rusqlite::Result<()> {
         let sql = "SELECT place, owner, client, kind, take, until FROM waiters
-                   WHERE name = ?1 AND boot = ?2 AND until > ?3 AND kind = 1 AND place > ?4 ORDER BY place LIMIT 1";
-        let params = params![name.as_bytes(), self.me.boot, signed(now.as_nanos()), place];
+                   WHERE name = ?1 AND until > ?2 AND kind = 1 AND place > ?3 AND of_this_boot(boot, client) ORDER BY place LIMIT 1";
+        let params = params![name.as_bytes(), signed(now.as_nanos()), place];
         if let Some(waiter) = self.tx.prepare_cached(sql)?.query_row(params, Waiter::read).optional()? {
             self.leave_word(waiter.client, key_of(waiter.mode, name, &waiter.owner));
         }
@@ -212,9 +212,9 @@ impl Verbs<'_> {
         let mut next = Vec::new();
         let mut gone = Vec::new();
         let sql = "SELECT place, owner, client, kind, take, until FROM waiters
-                   WHERE name = ?1 AND boot = ?2 AND until > ?3 ORDER BY place";
+                   WHERE name = ?1 AND until > ?2 AND of_this_boot(boot, client) ORDER BY place";
         let mut statement = self.tx.prepare_cached(sql)?;
-        let mut rows = statement.query(params![name.as_bytes(), self.me.boot, signed(now.as_nanos())])?;
+        let mut rows = statement.query(params![name.as_bytes(), signed(now.as_nanos())])?;
         while next.len() < count
             && let Some(row) = rows.next()?
         {

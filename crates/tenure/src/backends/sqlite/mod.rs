@@ -4,12 +4,13 @@
 //!   and within which [`bounds`]; [`format`]: whether it is ours, and its tables; [`fault`]: what its errors mean.
 //! - [`worker`]: the thread that owns the connection.
 //! - [`verbs`] and [`inspect`]: the contract as SQL. Leases are points of `CLOCK_BOOTTIME`, which all processes share,
-//!   and void after a restart of the machine. [`rows`]: holds and waiters; [`line`]: who stands where, and who is woken;
+//!   and void after a restart of the machine ([`boots`]). [`rows`]: holds and waiters; [`line`]: who stands where, and who is woken;
 //!   [`polls`]: who asks again, and when; [`numbers`]: permits and latches.
 //! - [`pipes`]: the directory beside it; [`peers`]: who is alive, and who wakes whom; [`watches`]: whose death wakes whom; [`message`]: with which words;
 //!   [`after`]: what is said and done once the transaction stands.
 
 mod after;
+mod boots;
 mod bounds;
 mod fault;
 mod file;

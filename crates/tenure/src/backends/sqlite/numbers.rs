@@ -115,6 +115,6 @@ impl Verbs<'_> {
     pub(super) fn sweep_numbers(&self, now: Instant) -> rusqlite::Result<()> {
         let unused = "used < unixepoch() - 604800 AND name NOT IN (SELECT name FROM holds)";
         self.clear(("permits", "name"), unused, &[])?;
-        self.clear(COUNTED, "boot <> ?1 OR until <= ?2", params![self.me.boot, signed(now.as_nanos())])
+        self.clear(COUNTED, "until <= ?1 OR NOT of_this_boot(boot, owner)", params![signed(now.as_nanos())])
     }
 }

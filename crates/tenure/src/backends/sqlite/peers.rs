@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
@@ -87,12 +88,19 @@ impl Peers {
         }
     }
 
+    /// Whether a peer cannot be looked at for want of files or memory, so that it may live.
+    pub(super) fn is_blinded(&self, client: ClientId) -> bool {
+        let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM].map(|e| Some(e.raw_os_error()));
+        let opened = self.pipes.open(Name::of(client, Kind::Alive), OFlags::RDONLY);
+        opened.is_err_and(|e| short.contains(&e.raw_os_error()))
+    }
+
     /// Whether word can be left with a peer.
     pub(super) fn reach(&self, client: ClientId) -> Reach {
         match self.pipes.open(Name::of(client, Kind::Wake), OFlags::WRONLY) {
             Ok(_) => Reach::Yes,
             Err(e) if e.kind() == ErrorKind::NotFound => Reach::Gone,
-            Err(e) if e.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => Reach::Gone,
+            Err(e) if e.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => Reach::Gone,
             Err(_) => Reach::Refused,
         }
     }

@@ -85,9 +85,9 @@ pub(super) struct Stored {
 
 impl Verbs<'_> {
     pub(super) fn stored(&self, name: &str, now: Instant) -> rusqlite::Result<Stored> {
-        let sql = concat!("SELECT ", hold_columns!(), ", boot = ?2 AND until > ?3 FROM holds WHERE name = ?1");
+        let sql = concat!("SELECT ", hold_columns!(), ", until > ?2 AND of_this_boot(boot, client) FROM holds WHERE name = ?1");
         let mut statement = self.tx.prepare_cached(sql)?;
-        let mut rows = statement.query(params![name.as_bytes(), self.me.boot, signed(now.as_nanos())])?;
+        let mut rows = statement.query(params![name.as_bytes(), signed(now.as_nanos())])?;
         let mut stored = Stored { holds: Vec::new(), lapsed: false };
         while let Some(row) = rows.next()? {
             if row.get(8)? {
@@ -105,39 +105,40 @@ impl Verbs<'_> {
         let sql = match mode {
             Mode::Fair => {
                 "SELECT place, owner, client, kind, take, until FROM
-                     (SELECT * FROM waiters WHERE name = ?1 AND boot = ?2 AND until > ?3 AND kind = 1 ORDER BY place LIMIT 1)
+                     (SELECT * FROM waiters WHERE name = ?1 AND until > ?2 AND kind = 1 AND of_this_boot(boot, client)
+                      ORDER BY place LIMIT 1)
                  UNION
                  SELECT place, owner, client, kind, take, until FROM
-                     (SELECT * FROM waiters WHERE name = ?1 AND boot = ?2 AND until > ?3 AND kind = 1 AND place <
-                         coalesce((SELECT place FROM waiters WHERE owner = ?4 AND name = ?1), 9223372036854775807)
-                      ORDER BY place DESC LIMIT 1)
+                     (SELECT * FROM waiters WHERE name = ?1 AND until > ?2 AND kind = 1 AND place <
+                         coalesce((SELECT place FROM waiters WHERE owner = ?3 AND name = ?1), 9223372036854775807)
+                      AND of_this_boot(boot, client) ORDER BY place DESC LIMIT 1)
                  ORDER BY place"
             }
             Mode::Read => {
                 "SELECT place, owner, client, kind, take, until FROM waiters
-                 WHERE name = ?1 AND boot = ?2 AND until > ?3 AND kind = 3 AND owner <> ?4 ORDER BY place"
+                 WHERE name = ?1 AND until > ?2 AND kind = 3 AND owner <> ?3 AND of_this_boot(boot, client) ORDER BY place"
             }
             _ => return Ok(Vec::new()),
         };
         let mut statement = self.tx.prepare_cached(sql)?;
-        let params = params![name.as_bytes(), self.me.boot, signed(now.as_nanos()), owner];
+        let params = params![name.as_bytes(), signed(now.as_nanos()), owner];
         statement.query_map(params, Waiter::read)?.collect()
     }
 
     /// The first in line for a fair lock, whether it lives or not.
     pub(super) fn first_fair(&self, name: &str, now: Instant) -> rusqlite::Result<Option<Waiter>> {
         let sql = "SELECT place, owner, client, kind, take, until FROM waiters
-                   WHERE name = ?1 AND boot = ?2 AND until > ?3 AND kind = 1 ORDER BY place LIMIT 1";
-        let params = params![name.as_bytes(), self.me.boot, signed(now.as_nanos())];
+                   WHERE name = ?1 AND until > ?2 AND kind = 1 AND of_this_boot(boot, client) ORDER BY place LIMIT 1";
+        let params = params![name.as_bytes(), signed(now.as_nanos())];
         self.tx.prepare_cached(sql)?.query_row(params, Waiter::read).optional()
     }
 
     /// All in line for a hold, the first first, whether they live or not.
     pub(super) fn line(&self, name: &str, now: Instant) -> rusqlite::Result<Vec<Waiter>> {
         let sql = "SELECT place, owner, client, kind, take, until FROM waiters
-                   WHERE name = ?1 AND boot = ?2 AND until > ?3 ORDER BY place";
+                   WHERE name = ?1 AND until > ?2 AND of_this_boot(boot, client) ORDER BY place";
         let mut statement = self.tx.prepare_cached(sql)?;
-        let rows = statement.query_map(params![name.as_bytes(), self.me.boot, signed(now.as_nanos())], Waiter::read)?;
+        let rows = statement.query_map(params![name.as_bytes(), signed(now.as_nanos())], Waiter::read)?;
         rows.filter(|waiter| waiter.as_ref().map_or(true, |w| w.mode.holds())).collect()
     }
 }

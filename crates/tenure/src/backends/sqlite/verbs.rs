@@ -18,7 +18,7 @@ use crate::error::{Error, Fault, Result};
 use crate::name::{ClientId, Resource, Token};
 
 /// The most rows that one statement deletes.
-const PART: usize = 10_000;
+const PART: usize = 5_000;
 /// Tables, and what their rows are known by.
 const HOLDS: (&str, &str) = ("holds", "name, owner");
 const WAITERS: (&str, &str) = ("waiters", "place");
@@ -60,8 +60,10 @@ impl Verbs<'_> {
         };
         let Stored { mut holds, lapsed } = self.stored(name, now)?;
         if lapsed {
-            let sql = "DELETE FROM holds WHERE name = ?1 AND (boot <> ?2 OR until <= ?3)";
-            self.run(sql, params![name.as_bytes(), self.me.boot, signed(now.as_nanos())])?;
+            let sql = "DELETE FROM holds WHERE name = ?1 AND (until <= ?2 OR NOT of_this_boot(boot, client))";
+            self.run(sql, params![name.as_bytes(), signed(now.as_nanos())])?;
+            // Who was only now seen to live has stayed.
+            holds = self.stored(name, now)?.holds;
         }
         let mut line = self.line_before(claim.mode, name, &owner, now)?;
         let mut ended = lapsed;
@@ -197,9 +199,9 @@ impl Verbs<'_> {
             self.bury(client)?;
         }
         let now = self.me.clock.now();
-        let void = "boot <> ?1 OR until <= ?2";
+        let void = "until <= ?1 OR NOT of_this_boot(boot, client)";
         for table in [HOLDS, WAITERS] {
-            self.clear(table, void, params![self.me.boot, signed(now.as_nanos())])?;
+            self.clear(table, void, params![signed(now.as_nanos())])?;
         }
         self.sweep_numbers(now)?;
         Ok(Ok(()))

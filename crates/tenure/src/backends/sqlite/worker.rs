@@ -12,7 +12,8 @@ use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
 
 use super::after::After;
-use super::fault::{NAME, sqlite_error};
+use super::boots::{Boots, boot_id};
+use super::fault::sqlite_error;
 use super::file::Database;
 use super::peers::{Peers, Presence};
 use super::pipes::Pipes;
@@ -87,6 +88,7 @@ pub(super) struct Worker {
     terms: Terms,
     patience: Duration,
     me: Me,
+    boots: Boots,
     peers: Arc<Peers>,
     presence: Option<Presence>,
     /// Of the presence before.
@@ -103,15 +105,17 @@ impl Worker {
         let patience = context.timeout - context.timeout / 10;
         let boot = boot_id()?;
         let terms = Terms::read(&address.rest, &mut address.options)?;
-        let database = Database::open(&terms, patience)?;
+        let boots = Boots::new(boot.clone());
+        let database = open_database(&terms, patience, &boots)?;
         let Context { client, clock, lifeline, .. } = context;
         let (peers, presence) = appear(&terms, &database.place, (hub, watches, runtime), client.id);
         let presence = presence.inspect_err(|e| no_pipes(&database, e)).ok();
+        boots.ask(&peers);
         lifeline.set(presence.as_ref().and_then(Presence::lifeline));
         let tried = clock.now();
         let me =
             Me { id: client.id, client: client.id.to_string(), about: client.about, boot, clock, present: presence.is_some() };
-        let mut worker = Self { database, terms, patience, me, peers, presence, alive: None, lifeline, tried };
+        let mut worker = Self { database, terms, patience, me, boots, peers, presence, alive: None, lifeline, tried };
         let dead = worker.peers.dead();
         worker.transact(|verbs| verbs.sweep(dead)).map_err(|e| worker.error("opening", &e))??;
         Ok(worker)
@@ -186,6 +190,7 @@ impl Worker {
         work: impl FnOnce(&mut Verbs<'_>) -> rusqlite::Result<T>,
     ) -> rusqlite::Result<T> {
         self.database.bounds.restart();
+        self.boots.look_again();
         let tx = self.database.conn.transaction_with_behavior(behavior)?;
         let bounds = &self.database.bounds;
         let done = work(&mut Verbs { tx: &tx, me: &self.me, peers: &self.peers, bounds, after })?;
@@ -207,7 +212,7 @@ impl Worker {
         let is_in_place = self.database.is_in_place();
         if !is_in_place {
             warn!(file = %self.database.place.path.display(), "the file was removed or replaced; its locks are lost");
-            self.database = Database::open(&self.terms, self.patience)?;
+            self.database = open_database(&self.terms, self.patience, &self.boots)?;
         }
         let has_pipes = match &self.presence {
             Some(presence) => presence.is_seen(),
@@ -225,6 +230,7 @@ impl Worker {
                 _ => {}
             }
             self.me.present = presence.is_ok();
+            self.boots.ask(&peers);
             (self.peers, self.presence) = (peers, presence.ok());
             self.lifeline.set(self.presence.as_ref().and_then(Presence::lifeline));
             self.tried = self.me.clock.now();
@@ -245,6 +251,12 @@ impl Worker {
     }
 }
 
+fn open_database(terms: &Terms, patience: Duration, boots: &Boots) -> Result<Database> {
+    let database = Database::open(terms, patience)?;
+    boots.define(&database.conn).map_err(|e| sqlite_error(&database.place.path, "opening", &e))?;
+    Ok(database)
+}
+
 /// Meets the peers of a file, and shows itself to them, if there can be pipes.
 fn appear(
     terms: &Terms,
@@ -261,13 +273,4 @@ fn appear(
 fn no_pipes(database: &Database, e: &std::io::Error) {
     let file = database.place.path.display();
     warn!(%file, error = %e, "no pipes beside the file: deaths are noticed by the lease, releases by polling");
-}
-
-/// Tells one run of the machine from the next, in which the lease clock starts anew.
-fn boot_id() -> Result<String> {
-    let path = "/proc/sys/kernel/random/boot_id";
-    let id = std::fs::read_to_string(path).map_err(|e| {
-        Error::config(format!("the store {NAME}:"), format!("cannot read {path}: {e}"), "Linux with /proc mounted")
-    })?;
-    Ok(id.trim().to_owned())
 }

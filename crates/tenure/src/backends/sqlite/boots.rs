@@ -1,0 +1,89 @@
+//! Which rows are of this run of the machine. The lease clock starts anew with the next one, so the others are void.
+//!
+//! A container may have a boot id of its own and share a file with its host (`systemd-nspawn` does that), though both have one
+//! kernel, and one clock. Whose pipe has a writer lives, and nobody outlives a restart: so its boot is this one, whatever its id is.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rusqlite::Connection;
+use rusqlite::functions::{Context, FunctionFlags};
+
+use super::fault::NAME;
+use super::peers::{Life, Peers};
+use crate::error::{Error, Result};
+use crate::name::{ClientId, OwnerId};
+
+/// The boot ids that are known to be those of this run.
+#[derive(Debug, Clone)]
+pub(super) struct Boots(Arc<Mutex<Known>>);
+
+#[derive(Debug)]
+struct Known {
+    mine: String,
+    /// Proven once, true for as long as this process lives.
+    others: HashSet<String>,
+    /// Clients of other boots that do not live, as far as this transaction has seen: they may have very many rows.
+    void: HashSet<String>,
+    peers: Option<Arc<Peers>>,
+}
+
+impl Boots {
+    pub(super) fn new(mine: String) -> Self {
+        Self(Arc::new(Mutex::new(Known { mine, others: HashSet::new(), void: HashSet::new(), peers: None })))
+    }
+
+    /// From now on these are asked who lives.
+    pub(super) fn ask(&self, peers: &Arc<Peers>) {
+        self.lock().peers = Some(Arc::clone(peers));
+    }
+
+    /// A transaction begins: who had no pipe may have made one.
+    pub(super) fn look_again(&self) {
+        self.lock().void.clear();
+    }
+
+    /// Gives SQL the function `of_this_boot(boot, client)`, which also takes an owner. One of SQL, so that it is asked of the
+    /// rows that a statement comes by, and of no others.
+    pub(super) fn define(&self, conn: &Connection) -> rusqlite::Result<()> {
+        let boots = self.clone();
+        // Nothing in the file may call it.
+        let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DIRECTONLY;
+        conn.create_scalar_function("of_this_boot", 2, flags, move |row: &Context<'_>| {
+            let (boot, client) = (row.get_raw(0).as_str(), row.get_raw(1).as_str());
+            Ok(boot.is_ok_and(|boot| boots.lock().has(boot, client.unwrap_or_default())))
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn has(&mut self, boot: &str, client: &str) -> bool {
+        if boot == self.mine || self.others.contains(boot) {
+            return true;
+        }
+        if self.void.contains(client) {
+            return false;
+        }
+        let id: Option<ClientId> = client.parse().ok().or_else(|| client.parse().ok().map(|owner: OwnerId| owner.client));
+        let life = self.peers.as_ref().zip(id).map(|(peers, id)| (peers.look(id), peers, id));
+        match life {
+            Some((Life::Alive(_), ..)) => self.others.insert(boot.to_owned()),
+            // Who cannot look must not take its lock.
+            Some((Life::Unknown, peers, id)) if peers.is_blinded(id) => true,
+            _ => !self.void.insert(client.to_owned()),
+        }
+    }
+}
+
+/// Tells one run of the machine from the next.
+pub(super) fn boot_id() -> Result<String> {
+    let path = "/proc/sys/kernel/random/boot_id";
+    let id = std::fs::read_to_string(path).map_err(|e| {
+        Error::config(format!("the store {NAME}:"), format!("cannot read {path}: {e}"), "Linux with /proc mounted")
+    })?;
+    Ok(id.trim().to_owned())
+}
