@@ -25,6 +25,8 @@ pub struct Plan {
     pub delay_every: u64,
     /// How late.
     pub delay: Duration,
+    /// How long every question is under way to the store, but for those that watch.
+    pub way: Duration,
     /// No signal ever fires.
     pub deaf: bool,
 }
@@ -33,7 +35,7 @@ impl Plan {
     /// A bad day: one call in four loses its answer, one in seven its request, one in three is late.
     #[must_use]
     pub fn bad_day(delay: Duration) -> Self {
-        Self { lose_reply: 4, lose_request: 7, delay_every: 3, delay, deaf: false }
+        Self { lose_reply: 4, lose_request: 7, delay_every: 3, delay, ..Self::default() }
     }
 }
 
@@ -59,6 +61,9 @@ impl Faulty {
         let broken = |what: &str| Error::unavailable("faulty", doing, Fault::Connection, what);
         if due(self.plan.lose_request) {
             return Err(broken("the request was lost"));
+        }
+        if !self.plan.way.is_zero() && doing != "watching" {
+            tokio::time::sleep(self.plan.way).await;
         }
         let answer = call.await;
         if due(self.plan.delay_every) {

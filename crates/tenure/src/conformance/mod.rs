@@ -18,6 +18,7 @@ mod holds;
 mod lines;
 mod shared;
 mod tokens;
+mod turns;
 mod waiting;
 mod waking;
 
@@ -185,6 +186,12 @@ properties! {
         resizing_never_admits_above_the_new_number
         a_permit_that_comes_back_fires_the_signal
         a_break_takes_all_permits_back;
+    turns:
+        a_free_lock_is_left_to_a_writer_that_waits
+        a_dead_writer_in_line_costs_readers_a_grace_each_time
+        who_reads_or_has_written_leaves_nothing_to_a_writer_in_line
+        readers_have_a_turn_between_writers
+        near_readers_leave_a_turn_to_a_far_writer;
     lines:
         a_fair_line_is_served_in_order
         a_release_wakes_the_first_in_line_alone

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::NAME;
 use crate::backend::{Attempt, Claim, Mode, Queue};
-use crate::backends::verdict::{self, Verdict, verdict};
+use crate::backends::verdict::{self, Turn, Verdict, has_writer, verdict};
 use crate::clock::Instant;
 use crate::error::{Error, Fault, Result};
 use crate::name::{OwnerId, Token};
@@ -20,6 +20,8 @@ pub(super) struct Slot {
     pub(super) holds: Vec<Hold>,
     /// Owners that were told "busy" and may come back, first come first.
     pub(super) line: Vec<Waiter>,
+    /// Whose turn it is when readers and writers wait for it.
+    turn: Turn,
     /// The largest token handed out. Never removed: a token must not come back.
     pub(super) fence: Option<Token>,
     /// How many permits there are.
@@ -97,7 +99,11 @@ impl Slot {
         }
         let until = now.after(claim.lease);
         let number = self.permits.unwrap_or(0);
-        match verdict(&claim.owner, claim.mode, &self.holders(), &self.waiters(), number) {
+        if !self.line.iter().any(|waiter| waiter.mode == Mode::Write) {
+            self.turn = Turn::Open;
+        }
+        let (line, left) = (self.waiters(), self.turn.left_to_writers(now));
+        match verdict(&claim.owner, claim.mode, &self.holders(), &line, number, left.is_some()) {
             Verdict::Again(mine) => {
                 let token = self.raise(mine, claim)?;
                 self.holds[mine].until = until;
@@ -111,6 +117,11 @@ impl Slot {
             Verdict::Grant => {
                 let (token, reserved_to) = self.next_tokens(claim.tokens, claim.at_least)?;
                 self.leave(claim.owner);
+                match claim.mode {
+                    Mode::Write => self.turn = Turn::Open,
+                    Mode::Read if has_writer(&claim.owner, &line) => self.turn = Turn::Writers,
+                    _ => {}
+                }
                 let (owner, mode, note) = (claim.owner, claim.mode, claim.note.clone());
                 self.holds.push(Hold { owner, mode, token, reserved_to, since: SystemTime::now(), until, note });
                 Ok((Attempt::Granted { token, valid_for: claim.lease }, Wake::Nobody))
@@ -121,7 +132,12 @@ impl Slot {
 
     fn busy(&mut self, claim: &Claim, now: Instant) -> Attempt {
         // The first to end: with permits that may be enough, and otherwise all come to their end.
-        let ends = self.holds.iter().map(|hold| hold.until.since(now)).min().unwrap_or(POLL);
+        let mut ends = self.holds.iter().map(|hold| hold.until.since(now)).min().unwrap_or(POLL);
+        if claim.mode == Mode::Read && self.holds.is_empty() {
+            // Nobody tells those who have left it to a writer that does not come.
+            self.turn = self.turn.begun(now);
+            ends = self.turn.left_to_writers(now).unwrap_or(ends);
+        }
         let holder = self.holds.first().map(|hold| hold.owner.to_string());
         if claim.queue == Queue::Never {
             return Attempt::Busy { poll_within: ends, holder };
@@ -129,7 +145,12 @@ impl Slot {
         let until = now.after(claim.place_lease());
         match self.line.iter_mut().find(|waiter| waiter.owner == claim.owner) {
             Some(place) => place.until = until,
-            None => self.line.push(Waiter { owner: claim.owner, mode: claim.mode, until }),
+            None => {
+                if claim.mode == Mode::Write && self.holds.iter().any(|hold| hold.mode == Mode::Read) {
+                    self.turn = Turn::Writers;
+                }
+                self.line.push(Waiter { owner: claim.owner, mode: claim.mode, until });
+            }
         }
         // Those before this one, who may be dead, and this one's own place.
         let before = self.line.iter().take_while(|waiter| waiter.owner != claim.owner);

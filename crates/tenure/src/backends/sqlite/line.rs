@@ -4,10 +4,10 @@ use rusqlite::{OptionalExtension, params};
 
 use super::message::Message;
 use super::peers::{Life, Reach};
-use super::rows::{Hold, Waiter, read_client, signed, written};
+use super::rows::{Hold, Waiter, read_client, signed, turn_of, written, written_turn};
 use super::verbs::Verbs;
 use crate::backend::{Claim, Mode};
-use crate::backends::verdict::{Verdict, verdict};
+use crate::backends::verdict::{Turn, Verdict, verdict};
 use crate::clock::Instant;
 use crate::name::ClientId;
 
@@ -39,8 +39,8 @@ pub(super) fn before(mode: Mode, owner: &str, holds: &[Hold], line: &[Waiter]) -
 }
 
 impl Verbs<'_> {
-    /// Takes or keeps a place in line.
-    pub(super) fn stand_in_line(&self, claim: &Claim, owner: &str, now: Instant) -> rusqlite::Result<()> {
+    /// Takes or keeps a place in line. A writer's also says whose turn it will be.
+    pub(super) fn stand_in_line(&self, claim: &Claim, owner: &str, turn: Turn, now: Instant) -> rusqlite::Result<()> {
         let name = claim.resource.as_str().as_bytes();
         let has_lease = claim.mode.keeps_place() || claim.mode == Mode::CountZero;
         // Without a pipe nobody could wake it, or know that it has died.
@@ -49,6 +49,7 @@ impl Verbs<'_> {
         }
         let until = if has_lease { signed(now.after(claim.place_lease()).as_nanos()) } else { i64::MAX };
         let (kind, take) = written(claim.mode);
+        let take = if claim.mode == Mode::Write { written_turn(turn) } else { take };
         let params = params![name, owner, kind, take, self.me.client, self.me.boot, until];
         if has_lease {
             // Whose place has ended stands at the end.
@@ -157,10 +158,11 @@ impl Verbs<'_> {
         let mut holds: Vec<(String, Mode)> = holds.into_iter().map(|hold| (hold.owner, hold.mode)).collect();
         let mut line = self.line(name, now)?;
         let mut modes: Vec<(String, Mode)> = line.iter().map(|w| (w.owner.clone(), w.mode)).collect();
+        let writers_turn = turn_of(&line).left_to_writers(now).is_some();
         let mut at = 0;
         while let Some(waiter) = line.get(at) {
             at += 1;
-            if verdict(&waiter.owner, waiter.mode, &holds, &modes, number) != Verdict::Grant {
+            if verdict(&waiter.owner, waiter.mode, &holds, &modes, number, writers_turn) != Verdict::Grant {
                 continue;
             }
             match self.reach(waiter.client) {

@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension, params};
 use super::rows::{signed, unsigned};
 use super::verbs::{Answer, Verbs};
 use crate::backend::{Attempt, Claim, Mode, Queue};
-use crate::backends::verdict::held;
+use crate::backends::verdict::{Turn, held};
 use crate::clock::Instant;
 
 /// How long a latch remembers who has counted down, so that asking again counts once.
@@ -92,7 +92,7 @@ impl Verbs<'_> {
         let mut poll_within = self.poll();
         if claim.mode == Mode::CountZero && claim.queue == Queue::Allowed {
             // One place per client: all of it are woken together, and nobody takes back a place that it gives up.
-            self.stand_in_line(claim, &self.me.client, now)?;
+            self.stand_in_line(claim, &self.me.client, Turn::Open, now)?;
             poll_within = poll_within.min(claim.place_lease() / 3);
         }
         Ok(Attempt::Busy { poll_within, holder: None })

@@ -4,9 +4,10 @@ use std::fs::File;
 use std::time::Duration;
 
 use super::line::key_of;
-use super::rows::{Hold, Waiter};
+use super::rows::{Hold, Waiter, turn_of};
 use super::verbs::Verbs;
 use crate::backend::{Attempt, Claim, Mode, Queue};
+use crate::backends::verdict::Turn;
 use crate::clock::Instant;
 use crate::name::ClientId;
 
@@ -35,18 +36,26 @@ impl Verbs<'_> {
         let before = before.filter(|w| w.mode.keeps_place());
         // In a fair line the one before this one counts: if its place lapses, another one is to be watched.
         let last = if claim.mode == Mode::Fair { before.last() } else { before.max_by_key(|w| w.until) };
-        let line = last.map(|w| w.until.since(now));
+        let ahead = last.map(|w| w.until.since(now));
         let place = claim.mode.keeps_place().then(|| claim.place_lease() / 3);
         let is_told = claim.mode == Mode::Fair && last.is_some_and(|w| self.will_tell(w.client, &alive));
+        // Nobody tells those who have left it to a writer that does not come.
+        let mut left = None;
+        if claim.mode == Mode::Read && holds.is_empty() {
+            let turn = turn_of(line).begun(now);
+            self.set_turn(claim.resource.as_str(), turn)?;
+            left = turn.left_to_writers(now);
+        }
+        let turn = if holds.iter().any(|hold| hold.mode == Mode::Read) { Turn::Writers } else { Turn::Open };
         if claim.queue == Queue::Allowed {
-            self.stand_in_line(claim, owner, now)?;
+            self.stand_in_line(claim, owner, turn, now)?;
             if !alive.is_empty() {
                 self.after.watch(key_of(claim.mode, claim.resource.as_str(), owner), alive);
             }
         }
         // Who is not the first in a fair line is told so by the one before it, also by its death: a thousand need not ask each second.
         let told = if is_told { PATIENT_POLL } else { self.poll() };
-        let poll_within = [ends, line, place].into_iter().flatten().fold(told, Duration::min);
+        let poll_within = [ends, ahead, place, left].into_iter().flatten().fold(told, Duration::min);
         let holder = holds.first().map(|hold| hold.owner.clone());
         Ok(Attempt::Busy { poll_within: poll_within.max(LEAST_POLL), holder })
     }

@@ -6,6 +6,7 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use super::verbs::Verbs;
 use crate::backend::{Holder, Mode};
+use crate::backends::verdict::Turn;
 use crate::clock::Instant;
 use crate::name::{ClientId, Token};
 
@@ -61,6 +62,8 @@ pub(super) struct Waiter {
     /// As that of a hold.
     pub(super) client: Option<ClientId>,
     pub(super) mode: Mode,
+    /// As a writer has it.
+    turn: i64,
     pub(super) until: Instant,
 }
 
@@ -71,8 +74,27 @@ impl Waiter {
             owner: row.get(1)?,
             client: read_client(row, 2)?,
             mode: read_mode(row, 3)?,
+            turn: row.get(4)?,
             until: Instant::from_nanos(unsigned(row.get(5)?)),
         })
+    }
+}
+
+/// Whose turn it is, as the writers in line have it.
+pub(super) fn turn_of(line: &[Waiter]) -> Turn {
+    match line.iter().filter(|waiter| waiter.mode == Mode::Write).map(|writer| unsigned(writer.turn)).max() {
+        None | Some(0) => Turn::Open,
+        Some(1) => Turn::Writers,
+        Some(end) => Turn::WritersUntil(Instant::from_nanos(end)),
+    }
+}
+
+/// How that is written: in the place of a number that writers have no use for.
+pub(super) fn written_turn(turn: Turn) -> i64 {
+    match turn {
+        Turn::Open => 0,
+        Turn::Writers => 1,
+        Turn::WritersUntil(end) => signed(end.as_nanos()),
     }
 }
 
@@ -123,6 +145,12 @@ impl Verbs<'_> {
         let mut statement = self.tx.prepare_cached(sql)?;
         let params = params![name.as_bytes(), signed(now.as_nanos()), owner];
         statement.query_map(params, Waiter::read)?.collect()
+    }
+
+    /// Tells all writers in line whose turn it is.
+    pub(super) fn set_turn(&self, name: &str, turn: Turn) -> rusqlite::Result<()> {
+        let sql = "UPDATE waiters SET take = ?2 WHERE name = ?1 AND kind = 3 AND take <> ?2";
+        self.run(sql, params![name.as_bytes(), written_turn(turn)]).map(drop)
     }
 
     /// The first in line for a fair lock, whether it lives or not.

@@ -10,9 +10,9 @@ use super::bounds::Bounds;
 use super::fault::NAME;
 use super::line::before;
 use super::peers::{Life, Peers};
-use super::rows::{Hold, Stored, signed, unsigned, written};
+use super::rows::{Hold, Stored, signed, turn_of, unsigned, written};
 use crate::backend::{Attempt, Broken, Claim, Mode, Released, Renewal};
-use crate::backends::verdict::{Verdict, verdict};
+use crate::backends::verdict::{Turn, Verdict, verdict};
 use crate::clock::{Clock, Instant};
 use crate::error::{Error, Fault, Result};
 use crate::name::{ClientId, Resource, Token};
@@ -70,13 +70,21 @@ impl Verbs<'_> {
         let attempt = loop {
             let held: Vec<_> = holds.iter().map(|hold| (&*hold.owner, hold.mode)).collect();
             let waiting: Vec<_> = line.iter().map(|waiter| (&*waiter.owner, waiter.mode)).collect();
-            let attempt = match verdict(&&*owner, claim.mode, &held, &waiting, number) {
+            let left = turn_of(&line).left_to_writers(now);
+            let attempt = match verdict(&&*owner, claim.mode, &held, &waiting, number, left.is_some()) {
                 Verdict::Again(mine) => self.go_on(claim, &owner, &holds[mine], holds[mine].mode, now)?,
                 Verdict::Change(mine) => {
                     ended = true;
                     self.go_on(claim, &owner, &holds[mine], claim.mode.held_as(), now)?
                 }
-                Verdict::Grant => self.grant(claim, &owner, now)?,
+                Verdict::Grant => {
+                    match claim.mode {
+                        Mode::Write => self.set_turn(name, Turn::Open)?,
+                        Mode::Read if !line.is_empty() => self.set_turn(name, Turn::Writers)?,
+                        _ => {}
+                    }
+                    self.grant(claim, &owner, now)?
+                }
                 Verdict::Busy => {
                     let (alive, dead) = self.look_at(&before(claim.mode, &owner, &holds, &line));
                     if !dead.is_empty() {

@@ -1,6 +1,11 @@
 -- Redisson's RReadWriteLock: a hash with a mode, a field per reader with its hold count, and the writer's under owner:write. Each
 -- hold of a reader has a key of its own besides, which ends with it. Ours hold once.
 
+-- Writers of ours in line are members of a sorted set, each with the time when its place ends. This member is none of them: it says
+-- whose turn it is when the lock comes free. Missing: whoever comes first has it. -1: it is the writers', because some have read
+-- since. Below: it is the writers' until that time, with a minus, so that no count of writers counts it.
+local TURN = 'turn'
+
 -- All of Redisson's who sleep wake up at 1. One that has asked but does not sleep yet misses that, and finds the 0.
 local function tell_all(verb, channel) return tell(verb, channel, '1') and tell(verb, channel, '0') end
 

@@ -9,26 +9,47 @@ local mode = left ~= -2 and redis.call('HGET', lock, 'mode')
 local writes = mode == 'write' and redis.call('HEXISTS', lock, owner .. ':write') == 1
 local reads = mode == 'read' and redis.call('HEXISTS', lock, owner) == 1 and redis.call('EXISTS', KEYS[5]) == 1
 
-local free = left == -2
+-- Writers in line whom one who wants to read would pass.
+local passes = ARGV[1] == 'read' and not reads and redis.call('ZCOUNT', writers, '(' .. at, '+inf') > 0
+
+-- For how long a free lock is left to them: long enough to hear of it and to ask, or those who are nearer would always be there
+-- before them. From the first question of a reader on: a lock may have come free long ago, and nobody was told. One that
+-- does not come costs readers this, each time.
+local GRACE = 300
+local function left_to_writers()
+  local turn = tonumber(redis.call('ZSCORE', writers, TURN) or 0)
+  if turn == 0 then return 0 end
+  local grace = -turn - at
+  -- The clock may have been set back.
+  if turn == -1 or grace > GRACE then
+    redis.call('ZADD', writers, -(at + GRACE), TURN)
+    return GRACE
+  end
+  return math.max(0, grace)
+end
+
+local free, grace = left == -2, 0
 if ARGV[1] == 'write' then
   free = free or writes
 elseif ARGV[1] == 'downgrade' then
   -- Never anew: somebody may have written since.
   free = writes or reads
 else
-  free = free or reads
+  if free and passes then grace = left_to_writers() end
   -- A writer in line comes first, or readers who come and go would keep it out for ever.
-  if not free and mode == 'read' then free = redis.call('ZCOUNT', writers, '(' .. at, '+inf') == 0 end
+  free = free and grace == 0 or reads or mode == 'read' and not passes
 end
 if not free then
+  if grace > 0 then return {0, grace, false} end
   local wait = left
   if left == -2 then return {0, 0, false} end
   if ARGV[1] == 'write' and place > 0 then
-    redis.call('ZREMRANGEBYSCORE', writers, '-inf', at)
+    redis.call('ZREMRANGEBYSCORE', writers, 0, at)
     local mine = redis.call('ZSCORE', writers, owner)
     -- Not each time: others listen to this key, and two who write it whenever they are woken would wake each other for ever.
     if not mine or tonumber(mine) - at <= place * 2 / 3 then
       redis.call('ZADD', writers, at + place, owner)
+      if not mine and mode == 'read' then redis.call('ZADD', writers, -1, TURN) end
       if redis.call('PTTL', writers) < 2 * place then redis.call('PEXPIRE', writers, 2 * place) end
     end
     if wait >= 0 then wait = math.min(wait, math.floor(place / 3)) end
@@ -56,8 +77,9 @@ elseif more(least, top) then
 end
 if ARGV[1] == 'write' then
   redis.call('HSET', lock, 'mode', 'write', owner .. ':write', 1)
-  redis.call('ZREM', writers, owner)
+  redis.call('ZREM', writers, owner, TURN)
 else
+  if passes then redis.call('ZADD', writers, -1, TURN) end
   redis.call('SET', KEYS[5], 1, 'PX', ARGV[3])
   redis.call('HSET', lock, 'mode', 'read', owner, 1)
   if writes then redis.call('HDEL', lock, owner .. ':write') end

@@ -3,6 +3,7 @@
 local lock, owner = KEYS[1], ARGV[1]
 local told = true
 if redis.call('ZREM', KEYS[2], owner) == 1 then
+  if redis.call('ZCARD', KEYS[2]) == 1 then redis.call('ZREM', KEYS[2], TURN) end
   -- Readers have waited for this writer.
   told = tell_all(ARGV[4], ARGV[3])
 end
