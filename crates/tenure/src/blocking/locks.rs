@@ -110,7 +110,7 @@ impl RwLock {
         if_any(self.of_this_thread().read_within(wait))
     }
 
-    /// Asks once. `None`: somebody writes, or waits to.
+    /// Asks once. `None`: somebody writes, or waits to, also if nobody holds it at this moment.
     pub fn try_read(&self) -> Result<Option<Guard>> {
         if_any(self.of_this_thread().try_read())
     }

@@ -13,9 +13,12 @@ use crate::wait::Patience;
 
 /// A lock that many can hold to read, or one alone to write.
 ///
-/// A writer that waits stops readers that come after it, so that it comes to its turn. Each reader holds a share of its
-/// own, with its own lease: one that dies costs nobody but those who wait for it. Both kinds of guard carry a token; only
-/// a writer's is worth checking.
+/// A writer that waits stops readers that come after it, and when those who read have gone, the others leave the lock to it
+/// for 300 ms: if it hears of that and asks within this time, it comes to its turn, however near the readers are. When a
+/// writer has gone, it is first come, so that readers come to theirs.
+///
+/// Each reader holds a share of its own, with its own lease: one that dies costs nobody but those who wait for it. Both kinds
+/// of guard carry a token; only a writer's is worth checking.
 ///
 /// Re-entry is by [`Owner`], as with [`Mutex`](crate::Mutex): reading again, writing again, and reading while writing
 /// share one hold. To write while reading is refused at once, because two readers who both do it would wait for each
@@ -72,7 +75,7 @@ impl RwLock {
         self.limited(Mode::Read, wait)
     }
 
-    /// Asks once. `None`: somebody writes, or waits to.
+    /// Asks once. `None`: somebody writes, or waits to, also if nobody holds it at this moment.
     ///
     /// # Cancel safety
     /// As [`read`](Self::read).

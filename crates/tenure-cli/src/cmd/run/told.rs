@@ -30,6 +30,8 @@ pub(super) fn refusal(state: Option<&State>, job: &Job) -> String {
         Kind::Permit { .. } => format!("no permit of {name} is free{held}"),
         // Readers do not keep a reader out.
         Kind::Read if state.is_some_and(read_only) => format!("somebody waits to write {name}{held}"),
+        // Free by now, or left to a writer that is on its way.
+        Kind::Read if state.is_some_and(|state| state.holders.is_empty()) => format!("somebody writes {name}, or waits to"),
         _ => format!("somebody else has {name}{held}"),
     }
 }
