@@ -11,7 +11,8 @@
 //! - A backend never sleeps to wait for a lock, never retries behind the engine's back for longer than one
 //!   reconnect, and spawns no task per lock. (One that is made of several gives votes back that did not come to a lock.)
 //! - Calls may be dropped at any await point and may overlap. The engine does not start a verb for an owner while an
-//!   `acquire` of the same owner is under way.
+//!   `acquire` of the same owner is under way, but for renewals of a hold that is being changed ([`Mode::Downgrade`]): one of the
+//!   writer may arrive when it reads already. The reader's lease is never longer than the writer's.
 
 use std::fmt;
 use std::sync::Arc;

@@ -205,6 +205,22 @@ async fn a_downgrade_that_meets_the_end_of_its_hold_is_none() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_renewal_of_the_writer_does_not_cut_short_what_the_reader_counts_on() {
+    let clock = Clock::for_tests();
+    // The store has made the change long before its answer comes; meanwhile the writer is renewed.
+    let (here, there) = two(&clock, Duration::from_millis(250));
+    let writer = here.rwlock("a").lease(Duration::from_millis(600)).write().await.expect("written");
+    let reader = here.rwlock("a").lease(LEASE).downgrade(writer).await.expect("downgraded");
+    let end = tokio::time::Instant::now() + Duration::from_secs(5);
+    while tokio::time::Instant::now() < end {
+        let second = there.rwlock("a").try_write().await.expect("asked");
+        assert!(second.is_none() || !reader.is_valid(), "a reader and a writer hold it at once");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(reader.lease(), Duration::from_millis(600), "a downgrade does not lengthen the lease");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_downgrade_and_a_write_of_one_owner_do_not_wait_for_each_other() {
     let locker = Locker::connect("memory:").await.expect("connected");

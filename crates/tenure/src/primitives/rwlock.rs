@@ -109,6 +109,8 @@ impl RwLock {
 
     /// Turns a writer's guard into a reader's, under the same token: other readers come in, and no writer in between.
     ///
+    /// A downgrade does not lengthen the lease: the reader has its own or the writer's, whichever is shorter.
+    ///
     /// Refused if it is not the only writer's guard of its hold on this name. The guard ends in any case: after a refusal or
     /// an error of the store nothing is held.
     ///

@@ -117,6 +117,9 @@ impl Wanted {
             let problem = "was asked for with a guard that others share by re-entry";
             return Err(Error::config("a change of a hold", problem, "the only guard of its hold"));
         }
+        // The old hold is renewed until it is changed, and such a renewal may arrive after that: it must not end sooner what the new
+        // one counts on.
+        request.terms.lease = request.terms.lease.min(guard.lease());
         request.instead_of = Some(guard);
         let guard = self.hold(request).await?.ok_or(Error::Closed)?;
         if let Some((slot, place)) = place {
