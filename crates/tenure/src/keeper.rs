@@ -1,10 +1,12 @@
 //! The one background task of a locker: renews in batches, gives back what guards drop, and knows a loss by the
 //! deadline even if every call hangs. It never waits for a backend inside its loop.
 //!
-//! Here is the way to it; [`task`] is the loop, [`release`] what it does to give a hold back.
+//! Here is the way to it; [`task`] is the loop, [`release`] what it does to give a hold back,
+//! [`window`] what keeps one from being in the way of the other.
 
 mod release;
 mod task;
+mod window;
 
 use std::sync::Arc;
 use std::time::Duration;

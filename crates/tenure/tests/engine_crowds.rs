@@ -1,8 +1,8 @@
 //! What the engine promises when many are under way at once: one answer for all, no stale error, no hold lost for another's sake,
 //! and a turn for everybody. On a paused clock.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,6 +15,7 @@ use tenure::signal::Signal;
 use tenure::{ClientId, Error, Fault, Locker, Resource, Result, Token};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// A store with one way in, as slow as it is told to be.
 #[derive(Debug)]
@@ -24,12 +25,14 @@ struct Slow {
     question_takes: Duration,
     /// How late an answer comes.
     answer_takes: Duration,
-    /// How long the renewal of one claim occupies the store, which renews nothing else meanwhile.
-    renewal_takes: Duration,
-    renewing: tokio::sync::Mutex<()>,
+    /// How long one claim that is renewed or given back occupies the store, which does one after the other.
+    claim_takes: Duration,
+    /// When it has done all that it was asked so far.
+    done_at: Mutex<Option<Instant>>,
     closing_takes: Duration,
     acquire_fails: AtomicBool,
     acquire_hangs: AtomicBool,
+    release_hangs: AtomicBool,
     /// Says with every release that others wait, who never come.
     says_others_wait: bool,
     asked: AtomicU64,
@@ -41,14 +44,31 @@ impl Slow {
             inner: Memory::new(client(), clock.clone()),
             question_takes: Duration::ZERO,
             answer_takes: Duration::ZERO,
-            renewal_takes: Duration::ZERO,
-            renewing: tokio::sync::Mutex::default(),
+            claim_takes: Duration::ZERO,
+            done_at: Mutex::new(None),
             closing_takes: Duration::ZERO,
             acquire_fails: AtomicBool::new(false),
             acquire_hangs: AtomicBool::new(false),
+            release_hangs: AtomicBool::new(false),
             says_others_wait: false,
             asked: AtomicU64::new(0),
         }
+    }
+
+    /// Waits until the store has done this, too.
+    async fn work(&self, claims: usize) {
+        let takes = self.claim_takes * u32::try_from(claims).expect("few");
+        if takes.is_zero() {
+            return;
+        }
+        let now = Instant::now();
+        let done_at = {
+            let mut last = self.done_at.lock().expect("not poisoned");
+            let done_at = last.map_or(now, |last| last.max(now)) + takes;
+            *last = Some(done_at);
+            done_at
+        };
+        tokio::time::sleep_until(done_at).await;
     }
 }
 
@@ -90,12 +110,15 @@ impl Backend for Slow {
     }
 
     async fn renew(&self, claims: &[Claim]) -> Result<Vec<Renewal>> {
-        let _one_at_a_time = self.renewing.lock().await;
-        tokio::time::sleep(self.renewal_takes * u32::try_from(claims.len()).expect("few")).await;
+        self.work(claims.len()).await;
         self.inner.renew(claims).await
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
+        if self.release_hangs.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        self.work(1).await;
         let released = self.inner.release(claim).await?;
         let seems_awaited = self.says_others_wait && released != Released::NotHeld;
         Ok(if seems_awaited { Released::Yes { others_wait: true } } else { released })
@@ -136,6 +159,9 @@ impl Backend for Slow {
 }
 
 const WHILE: Duration = Duration::from_millis(50);
+
+/// What a call may take, unless the builder is told otherwise.
+const CALL: Duration = Duration::from_secs(3);
 
 #[tokio::test(start_paused = true)]
 async fn an_open_latch_is_open_to_all_who_ask_at_once() {
@@ -289,7 +315,7 @@ async fn an_outage_is_forgotten_when_another_task_has_its_answer() {
 #[tokio::test(start_paused = true)]
 async fn short_leases_survive_beside_thousands_of_long_ones() {
     let clock = Clock::for_tests();
-    let (_, locker, _) = lockers(Slow { renewal_takes: Duration::from_micros(30), ..Slow::new(&clock) }, &clock);
+    let (_, locker, _) = lockers(Slow { claim_takes: Duration::from_micros(30), ..Slow::new(&clock) }, &clock);
     let long = Duration::from_secs(30);
     let mut held = Vec::new();
     for i in 0..9000 {
@@ -302,6 +328,51 @@ async fn short_leases_survive_beside_thousands_of_long_ones() {
     tokio::time::sleep(2 * long).await;
     let lost = held.iter().filter(|guard| !guard.is_valid()).count();
     assert_eq!(lost, 0, "holds were lost although the store renewed all that it was asked to");
+}
+
+#[tokio::test(start_paused = true)]
+async fn short_leases_survive_the_release_of_thousands() {
+    let clock = Clock::for_tests();
+    let (_, locker, other) = lockers(Slow { claim_takes: Duration::from_micros(30), ..Slow::new(&clock) }, &clock);
+    let mut long = Vec::new();
+    for i in 0..9000 {
+        long.push(locker.mutex(format!("long {i}")).lock().await.expect("locked"));
+    }
+    let mut short = Vec::new();
+    for i in 0..20 {
+        short.push(locker.mutex(format!("short {i}")).lease(Duration::from_millis(200)).lock().await.expect("locked"));
+    }
+    drop(long);
+    // The last one is free as soon as the store could do all of it.
+    let last = other.mutex("long 8999").lock_within(Duration::from_secs(1)).await.expect("asked");
+    drop(last.expect("it was given back"));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let lost = short.iter().filter(|guard| !guard.is_valid()).count();
+    assert_eq!(lost, 0, "holds were lost because others were given back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn thousands_of_releases_that_hang_keep_no_turn_for_longer_than_one_call_may_take() {
+    let clock = Clock::for_tests();
+    let (store, locker, _) = lockers(Slow::new(&clock), &clock);
+    let mut held = Vec::new();
+    for i in 0..1500 {
+        held.push(locker.mutex(format!("{i}")).lock().await.expect("locked"));
+    }
+    store.release_hangs.store(true, Ordering::SeqCst);
+    store.acquire_hangs.store(true, Ordering::SeqCst);
+    let confirmed = tokio::spawn(held.pop().expect("the last one").release());
+    drop(held);
+    let start = Instant::now();
+    let refused = confirmed.await.expect("no panic");
+    assert!(refused.as_ref().is_err_and(Error::is_transient), "{refused:?}");
+    let asked = store.asked.load(Ordering::SeqCst);
+    let last = tokio::spawn(locker.mutex("1498").lock());
+    while store.asked.load(Ordering::SeqCst) == asked {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(start.elapsed() < CALL + WHILE, "the next one asked after {:?}", start.elapsed());
+    last.abort();
 }
 
 #[tokio::test(start_paused = true)]
@@ -406,14 +477,14 @@ async fn others_who_never_come_do_not_slow_down_a_crowd() {
     let mut grants = [0_u64; 2];
     for (says_others_wait, grants) in [false, true].into_iter().zip(&mut grants) {
         let (_, locker, _) = lockers(Slow { says_others_wait, ..Slow::new(&clock) }, &clock);
-        let end = tokio::time::Instant::now() + Duration::from_secs(30);
+        let end = Instant::now() + Duration::from_secs(30);
         let mut tasks = JoinSet::new();
         for _ in 0..20 {
             let locker = locker.clone();
             tasks.spawn(async move {
                 for granted in 0.. {
                     let guard = locker.mutex("a").lock().await.expect("locked");
-                    if tokio::time::Instant::now() >= end {
+                    if Instant::now() >= end {
                         return granted;
                     }
                     tokio::time::sleep(Duration::from_millis(2)).await;
@@ -487,7 +558,7 @@ fn a_released_lock_is_free_for_who_asks_then() {
 async fn all_who_close_wait_until_it_is_closed() {
     let clock = Clock::for_tests();
     let (_, locker, _) = lockers(Slow { closing_takes: Duration::from_secs(1), ..Slow::new(&clock) }, &clock);
-    let start = tokio::time::Instant::now();
+    let start = Instant::now();
     let first = tokio::spawn({
         let locker = locker.clone();
         async move { locker.close().await }

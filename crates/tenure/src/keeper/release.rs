@@ -2,6 +2,7 @@
 
 use tracing::debug;
 
+use super::window::Window;
 use super::{Ack, Settings, bounded};
 use crate::backend::{Claim, Released};
 use crate::error::Result;
@@ -12,7 +13,13 @@ use crate::turnstile::Turn;
 ///
 /// The next task of this process asks after the first try, whatever came of it: a store that cannot be reached is for
 /// it to see, and must not look like a lock that somebody holds.
-pub(super) async fn release(settings: &Settings, claim: &Claim, mut turn: Option<Turn>, ack: Option<(Ack, Lost)>) {
+pub(super) async fn release(
+    settings: &Settings,
+    window: &Window,
+    claim: &Claim,
+    mut turn: Option<Turn>,
+    ack: Option<(Ack, Lost)>,
+) {
     let Settings { backend, clock, timeout, retry, .. } = settings;
     let give_up = clock.now().after(claim.lease);
     let answer_by = clock.now().after(*timeout);
@@ -24,7 +31,8 @@ pub(super) async fn release(settings: &Settings, claim: &Claim, mut turn: Option
     };
     let mut failures = 0;
     loop {
-        match bounded(*timeout, &**backend, "releasing", backend.release(claim)).await {
+        // The wait for a place counts, too: however many there are, a try takes no longer than a call may.
+        match bounded(*timeout, &**backend, "releasing", window.pass(backend.release(claim))).await {
             Ok(released) => {
                 let others_wait = matches!(released, Released::Yes { others_wait: true });
                 // Before the answer: who asks then must not find the turn of the hold that it has given back.

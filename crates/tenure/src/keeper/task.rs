@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
 use super::release::release;
+use super::window::Window;
 use super::{Ack, Keeper, Msg, Settings, bounded};
 use crate::backend::{Claim, Mode, Renewal};
 use crate::clock::{Instant, deadline};
@@ -20,13 +21,6 @@ use crate::turnstile::Turn;
 
 /// The most claims that go into one renewal call.
 const BATCH: usize = 256;
-
-/// The most calls for holds of one urgency that are under way to one part of the store: what a more urgent one may have to wait
-/// for at a store that answers in order.
-const WINDOW: usize = 4;
-
-/// A call that takes longer counts no more as being worked on: one that hangs must not hold up the others.
-const STALLED: Duration = Duration::from_millis(250);
 
 /// Leases within a factor of two: they are renewed together, apart from shorter and longer ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -81,7 +75,8 @@ pub(super) struct Task {
     entries: HashMap<u64, Entry>,
     schedule: BTreeSet<(Instant, u64)>,
     calls: JoinSet<Option<Renewed>>,
-    windows: HashMap<(Urgency, u32), Arc<Semaphore>>,
+    renewals: HashMap<(Urgency, u32), Window>,
+    releases: HashMap<u32, Window>,
 }
 
 impl Task {
@@ -93,7 +88,8 @@ impl Task {
             entries: HashMap::new(),
             schedule: BTreeSet::new(),
             calls: JoinSet::new(),
-            windows: HashMap::new(),
+            renewals: HashMap::new(),
+            releases: HashMap::new(),
         }
     }
 
@@ -237,7 +233,8 @@ impl Task {
             let partition = self.settings.backend.partition(&entry.hold.claim.resource);
             parts.entry((entry.urgency(), partition)).or_default().push(owner);
         }
-        self.windows.retain(|_, window| Arc::strong_count(window) > 1);
+        self.renewals.retain(|_, window| window.is_in_use());
+        self.releases.retain(|_, window| window.is_in_use());
         for (part, owners) in parts {
             owners.chunks(BATCH).for_each(|chunk| self.renew(part, chunk));
         }
@@ -273,20 +270,14 @@ impl Task {
             let ends = entry.ends();
             self.schedule_at(*owner, ends);
         }
-        let window = Arc::clone(self.windows.entry(part).or_insert_with(|| Arc::new(Semaphore::new(WINDOW))));
+        let window = self.renewals.entry(part).or_insert_with(Window::of_renewals).clone();
         let Settings { backend, clock, .. } = self.settings.clone();
         self.calls.spawn(async move {
-            // They wait here and not at the store, where they would be in the way of the more urgent.
-            let place = window.acquire_owned().await;
-            let sent = clock.now();
-            let mut call = std::pin::pin!(bounded(timeout, &*backend, "renewing", backend.renew(&claims)));
-            let result = match tokio::time::timeout(STALLED, &mut call).await {
-                Ok(result) => result,
-                Err(_) => {
-                    drop(place);
-                    call.await
-                }
+            let call = async {
+                let sent = clock.now();
+                (sent, bounded(timeout, &*backend, "renewing", backend.renew(&claims)).await)
             };
+            let (sent, result) = window.pass(call).await;
             Some(Renewed { owners: renewing, sent, result })
         });
     }
@@ -369,8 +360,10 @@ impl Task {
 
     fn release(&mut self, claim: Claim, turn: Option<Turn>, ack: Option<(Ack, Lost)>) {
         let settings = self.settings.clone();
+        let part = settings.backend.partition(&claim.resource);
+        let window = self.releases.entry(part).or_insert_with(Window::of_releases).clone();
         self.calls.spawn(async move {
-            release(&settings, &claim, turn, ack).await;
+            release(&settings, &window, &claim, turn, ack).await;
             None
         });
     }
@@ -389,6 +382,8 @@ impl Task {
 
     /// Waits for calls under way, for as long as one call may take. What is left then ends with its lease.
     async fn finish_calls(&mut self) {
+        // Nothing is renewed any more that releases could be in the way of.
+        self.releases.values().for_each(Window::open);
         let all = async { while self.calls.join_next().await.is_some() {} };
         drop(tokio::time::timeout(self.settings.timeout, all).await);
     }
