@@ -76,8 +76,10 @@ struct Lane {
     waiting: VecDeque<Waiter>,
     /// What the store answered the one who asks, if that was an error: then nobody knows that the lock is busy.
     trouble: Option<Error>,
-    /// What the store answered last, if it has.
+    /// What the store answered last, if it has and that still holds.
     last: Option<Heard>,
+    /// So many had come when the last hold of this process was given back: they know that it was busy until then.
+    knew: u64,
     /// How many have come to wait so far.
     arrivals: u64,
     /// So many of them had come before the store was asked and said that it is busy.
@@ -92,7 +94,7 @@ struct Lane {
 impl Lane {
     fn new(gate: &Gate, taken: Taken) -> Self {
         let came = gate.answers_are_shared().then(Arc::default);
-        Self { waiting: VecDeque::new(), trouble: None, last: None, arrivals: 0, refused: 0, taken, came, resting: None }
+        Self { waiting: VecDeque::new(), trouble: None, last: None, knew: 0, arrivals: 0, refused: 0, taken, came, resting: None }
     }
 }
 
@@ -114,8 +116,10 @@ struct Waiter {
 /// What is known to one who leaves without an answer of its own.
 #[derive(Debug)]
 pub(crate) enum Standing {
-    /// Somebody else had it.
+    /// Somebody else has it.
     Busy,
+    /// A task of this process had it when this one came. Who has it now is being asked by another.
+    WasBusy,
     /// The store has not said so to anybody here.
     Unknown,
     /// The store cannot tell.
@@ -198,6 +202,7 @@ impl Turnstile {
             Some(lane) if gate.answers_are_shared() && lane.refused < arrival => Standing::Unknown,
             // One who does not wait is answered by others' asking; a task of this process has it, or is about to.
             Some(lane) if arrival > 0 && !gate.answers_are_shared() => match lane.last {
+                None if arrival <= lane.knew => Standing::WasBusy,
                 None => Standing::Unknown,
                 // There may be more for those who come after.
                 Some(Heard::Granted) if gate.is_shared() => Standing::Unknown,
@@ -342,6 +347,16 @@ impl Turn {
                 lane.taken = Taken::default();
             }
         });
+    }
+
+    /// The hold is over: nobody knows who has it now.
+    pub(crate) fn over(&self) {
+        self.lane(|lane| (lane.last, lane.knew) = (None, lane.arrivals));
+    }
+
+    /// The hold was lost: nobody knows since when.
+    pub(crate) fn lost(&self) {
+        self.lane(|lane| (lane.last, lane.knew) = (None, 0));
     }
 
     fn lane<T>(&self, look: impl FnOnce(&mut Lane) -> T) -> Option<T> {

@@ -81,7 +81,8 @@ pub(crate) fn start(core: &Arc<Core>, request: Request) -> oneshot::Receiver<Res
     let busy = core.begin();
     runtime.spawn(async move {
         let _busy = busy;
-        Contender { core: &core, request, answer: Some(answer), asked: core.settings.clock.now(), busy: false }.run().await;
+        let asked = core.settings.clock.now();
+        Contender { core: &core, request, answer: Some(answer), asked, busy: false, waited: false }.run().await;
     });
     receiver
 }
@@ -94,6 +95,8 @@ struct Contender<'a> {
     asked: Instant,
     /// Whether somebody else had it when last asked: at the store, or in this process.
     busy: bool,
+    /// Whether somebody else had it at any time.
+    waited: bool,
 }
 
 /// Why a wait ended.
@@ -115,7 +118,7 @@ impl Contender<'_> {
             Some(Pass::Done(left)) => self.reply(Ok(Some(Outcome::Done(left)))),
             // A store that cannot be reached must not look like a lock that somebody holds.
             None => match self.core.turnstile.standing(&gate, arrival) {
-                Standing::Busy => self.reply(Ok(None)),
+                Standing::Busy | Standing::WasBusy => self.reply(Ok(None)),
                 Standing::Unknown => self.reply(Err(self.late("acquiring"))),
                 Standing::Trouble(error) => self.reply(Err(error)),
             },
@@ -148,7 +151,9 @@ impl Contender<'_> {
                 match self.unless_stopped(wait).await {
                     Woken::Go => {
                         // What the one before was told is all that this one knows until it is told something itself.
-                        self.busy = matches!(self.core.turnstile.standing(gate, arrival), Standing::Busy);
+                        let standing = self.core.turnstile.standing(gate, arrival);
+                        self.busy = matches!(standing, Standing::Busy);
+                        self.waited = matches!(standing, Standing::Busy | Standing::WasBusy);
                         (arrival, got)
                     }
                     // Whatever came in this moment goes back by being dropped.
@@ -230,7 +235,7 @@ impl Contender<'_> {
                 Ok(Attempt::Busy { poll_within, .. }) => {
                     turn.iter().for_each(|turn| turn.heard_busy(arrivals));
                     failures = 0;
-                    self.busy = true;
+                    (self.busy, self.waited) = (true, true);
                     residue |= (capabilities.queues || mode.keeps_place()) && claim.queue == Queue::Allowed;
                     if let Some(old) = self.request.instead_of.take() {
                         // The store knows better than its guard.
@@ -269,7 +274,7 @@ impl Contender<'_> {
                     turn.iter().for_each(|turn| turn.heard_busy(arrivals));
                     failures = 0;
                     collisions += 1;
-                    self.busy = true;
+                    (self.busy, self.waited) = (true, true);
                     residue |= (capabilities.queues || mode.keeps_place()) && claim.queue == Queue::Allowed;
                     if patience == Patience::None && collisions > MOST_COLLISIONS {
                         break Ok(None);
@@ -388,7 +393,7 @@ impl Contender<'_> {
         self.core.settings.counters.waited(waited);
         let hold = held.hold();
         let (name, token) = (&hold.claim.resource, hold.token);
-        if self.busy {
+        if self.waited {
             debug!(?name, %token, ?waited, "waited");
         }
         debug!(?name, %token, ?waited, "granted");

@@ -33,6 +33,8 @@ struct Slow {
     acquire_fails: AtomicBool,
     acquire_hangs: AtomicBool,
     release_hangs: AtomicBool,
+    renew_hangs: AtomicBool,
+    renew_panics: AtomicBool,
     /// Says with every release that others wait, who never come.
     says_others_wait: bool,
     asked: AtomicU64,
@@ -50,6 +52,8 @@ impl Slow {
             acquire_fails: AtomicBool::new(false),
             acquire_hangs: AtomicBool::new(false),
             release_hangs: AtomicBool::new(false),
+            renew_hangs: AtomicBool::new(false),
+            renew_panics: AtomicBool::new(false),
             says_others_wait: false,
             asked: AtomicU64::new(0),
         }
@@ -110,6 +114,10 @@ impl Backend for Slow {
     }
 
     async fn renew(&self, claims: &[Claim]) -> Result<Vec<Renewal>> {
+        if self.renew_hangs.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        assert!(!self.renew_panics.swap(false, Ordering::SeqCst), "on purpose");
         self.work(claims.len()).await;
         self.inner.renew(claims).await
     }
@@ -257,6 +265,53 @@ async fn a_lock_of_a_store_that_does_not_answer_is_not_known_to_be_busy() {
     let second = locker.mutex("a").lock_within(WHILE).await;
     assert!(second.as_ref().is_err_and(Error::is_transient), "{second:?}");
     first.await.expect("no panic").expect_err("no answer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_was_given_back_is_not_known_to_be_busy() {
+    let clock = Clock::for_tests();
+    let (store, locker, _) = lockers(Slow::new(&clock), &clock);
+    let held = locker.mutex("a").lock().await.expect("locked");
+    let second = tokio::spawn(locker.mutex("a").lock_within(10 * WHILE));
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    store.acquire_hangs.store(true, Ordering::SeqCst);
+    held.release().await.expect("given back, and confirmed");
+    // Nobody holds it when this one comes, and the store does not answer.
+    let third = locker.mutex("a").lock_within(WHILE).await;
+    assert!(third.as_ref().is_err_and(Error::is_transient), "{third:?}");
+    let second = second.await.expect("no panic");
+    assert!(second.as_ref().is_err_and(Error::is_transient), "{second:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_was_lost_in_an_outage_is_not_known_to_be_busy() {
+    let clock = Clock::for_tests();
+    let (store, locker, _) = lockers(Slow::new(&clock), &clock);
+    let held = locker.mutex("a").lock().await.expect("locked");
+    let behind = tokio::spawn(locker.mutex("a").lock_within(Duration::from_secs(30) + CALL / 3));
+    for hangs in [&store.acquire_hangs, &store.release_hangs, &store.renew_hangs] {
+        hangs.store(true, Ordering::SeqCst);
+    }
+    held.lost().await;
+    let next = locker.mutex("a").lock_within(CALL / 2).await;
+    for answer in [next, behind.await.expect("no panic")] {
+        assert!(answer.as_ref().is_err_and(Error::is_transient), "{answer:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_stood_behind_a_hold_is_told_that_it_was_busy_also_while_the_next_one_asks() {
+    let clock = Clock::for_tests();
+    let (_, locker, _) = lockers(Slow { question_takes: WHILE, ..Slow::new(&clock) }, &clock);
+    let held = locker.mutex("a").lock().await.expect("locked");
+    let next = tokio::spawn(locker.mutex("a").lock());
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let behind = tokio::spawn(locker.mutex("a").lock_within(WHILE / 2));
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    held.release().await.expect("given back");
+    let answer = behind.await.expect("no panic");
+    assert!(matches!(answer, Ok(None)), "{answer:?}");
+    next.await.expect("no panic").expect("locked").release().await.expect("given back");
 }
 
 #[tokio::test(start_paused = true)]

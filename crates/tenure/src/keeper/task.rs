@@ -155,6 +155,7 @@ impl Task {
         let entry = self.entries.remove(&owner)?;
         self.schedule.remove(&(entry.due, owner));
         self.settings.counters.holding.down();
+        entry.turn.iter().for_each(Turn::over);
         Some(entry)
     }
 
@@ -347,6 +348,7 @@ impl Task {
             self.release(entry.hold.claim.clone(), entry.turn, None);
             return;
         }
+        entry.turn.iter().for_each(Turn::lost);
         let held_for = self.settings.clock.now().since(entry.hold.since);
         self.settings.counters.lost.up();
         self.settings.counters.held(held_for);
