@@ -151,6 +151,14 @@ pub(crate) enum Entry {
     Later { arrival: u64, pass: oneshot::Receiver<Pass> },
 }
 
+/// What one finds who does not wait.
+pub(crate) enum Tried {
+    Turn(Turn),
+    /// The one who has the turn leaves the lock to others for now: it is no answer to this one, who may ask beside it.
+    Alone,
+    Taken,
+}
+
 impl Turnstile {
     /// Takes the turn, or a place in line, for one who waits so long.
     pub(crate) fn enter(&self, gate: &Gate, terms: &Terms, wait: Duration) -> Entry {
@@ -182,13 +190,16 @@ impl Turnstile {
     }
 
     /// Takes the turn only if nobody of this process has it.
-    pub(crate) fn try_enter(&self, gate: &Gate) -> Option<Turn> {
+    pub(crate) fn try_enter(&self, gate: &Gate) -> Tried {
         let mut lanes = self.lanes();
-        if lanes.open.contains_key(gate) {
-            return None;
+        match lanes.open.get(gate) {
+            Some(Lane { resting: Some(_), .. }) => Tried::Alone,
+            Some(_) => Tried::Taken,
+            None => {
+                lanes.begin(gate);
+                Tried::Turn(self.turn(gate, None))
+            }
         }
-        lanes.begin(gate);
-        Some(self.turn(gate, None))
     }
 
     fn turn(&self, gate: &Gate, rests_until: Option<Instant>) -> Turn {
@@ -287,10 +298,10 @@ impl Turn {
             let behind = lane.waiting.iter().filter(|w| !w.pass.is_closed()).filter_map(|w| w.ask_by).min();
             lane.resting = Some((behind.map_or(until, |by| by.min(until)), Arc::clone(&sooner)));
         });
+        let _rests = Rests(self);
         while let Some(until) = self.lane(|lane| lane.resting.as_ref().map(|(until, _)| *until)).flatten()
             && timeout_at(until, sooner.notified()).await.is_ok()
         {}
-        self.lane(|lane| lane.resting = None);
     }
 
     /// How many have come to wait so far, if answers are shared with them.
@@ -378,6 +389,15 @@ impl Turn {
             }
         }
         false
+    }
+}
+
+/// Ends with the pause, also if that is cut off.
+struct Rests<'a>(&'a Turn);
+
+impl Drop for Rests<'_> {
+    fn drop(&mut self) {
+        self.0.lane(|lane| lane.resting = None);
     }
 }
 

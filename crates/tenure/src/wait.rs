@@ -20,7 +20,7 @@ use crate::keeper::bounded;
 use crate::locker::Core;
 use crate::name::Resource;
 use crate::signal::Signal;
-use crate::turnstile::{Entry, Gate, Pass, Standing, Turn};
+use crate::turnstile::{Entry, Gate, Pass, Standing, Tried, Turn};
 
 /// The most tokens that one grant reserves, and so the most hand-overs inside a process in a row.
 const MAX_TOKENS: usize = 16;
@@ -111,7 +111,14 @@ impl Contender<'_> {
     async fn run(mut self) {
         self.core.settings.counters.waiting.up();
         let Some(gate) = self.gate() else { return self.contend(None).await };
-        let (arrival, pass) = self.pass(&gate).await;
+        let (arrival, pass) = match self.request.patience {
+            Patience::None => match self.core.turnstile.try_enter(&gate) {
+                Tried::Alone => return self.contend(None).await,
+                Tried::Turn(turn) => (0, Some(Pass::Turn(turn))),
+                Tried::Taken => (0, None),
+            },
+            _ => self.pass(&gate).await,
+        };
         match pass {
             Some(Pass::Turn(turn)) => self.contend(Some(turn)).await,
             Some(Pass::Held(held)) => self.grant(held),
@@ -140,9 +147,6 @@ impl Contender<'_> {
     async fn pass(&mut self, gate: &Gate) -> (u64, Option<Pass>) {
         let Request { terms, patience, .. } = &self.request;
         let wait = patience.bound().since(self.core.settings.clock.now());
-        if *patience == Patience::None {
-            return (0, self.core.turnstile.try_enter(gate).map(Pass::Turn));
-        }
         match self.core.turnstile.enter(gate, terms, wait) {
             Entry::Now(turn) => (0, Some(Pass::Turn(turn))),
             Entry::Later { arrival, pass: mut later } => {

@@ -585,6 +585,32 @@ async fn who_has_little_time_is_not_kept_waiting_by_one_that_leaves_the_lock_to_
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_does_not_wait_asks_for_itself_while_another_task_leaves_the_lock_to_others() {
+    let clock = Clock::for_tests();
+    let (store, locker, _) = lockers(Slow { says_others_wait: true, ..Slow::new(&clock) }, &clock);
+    let mut held = locker.mutex("a").lock().await.expect("locked");
+    let mut asked_while_it_rested = 0;
+    for _ in 0..7 {
+        // The pause doubles with every share: 5 ms to 320 ms.
+        let next = tokio::spawn(locker.mutex("a").lock());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        held.release().await.expect("given back");
+        let asked = store.asked.load(Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        if store.asked.load(Ordering::SeqCst) == asked {
+            asked_while_it_rested += 1;
+            let free = locker.mutex("a").try_lock().await.expect("asked");
+            free.expect("nobody has it").release().await.expect("given back");
+        }
+        held = next.await.expect("no panic").expect("locked");
+    }
+    assert!(asked_while_it_rested > 3, "the next one left it to others {asked_while_it_rested} times");
+    // And it is busy for who does not wait while a task of the process has it.
+    assert!(locker.mutex("a").try_lock().await.expect("asked").is_none());
+    held.release().await.expect("given back");
+}
+
 #[test]
 fn a_released_lock_is_free_for_who_asks_then() {
     // On several threads: the one who has the answer may be faster than the one who gave it.
