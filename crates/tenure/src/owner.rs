@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Held};
@@ -41,10 +41,12 @@ pub struct Owner(Arc<Mutex<HashMap<Key, Arc<Slot>>>>);
 /// next one may be put in the same place.
 type Key = (ClientId, Resource);
 
-/// One name of one owner. The async mutex makes concurrent calls of one owner wait for the first, then re-enter.
+/// One name of one owner. Concurrent calls of one owner wait for the first, then re-enter.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
-    held: tokio::sync::Mutex<Noted>,
+    noted: Mutex<Noted>,
+    /// Whose call acquires, or changes what is noted. A hold that is noted is entered without it.
+    acquiring: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -77,7 +79,7 @@ impl Owner {
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Forgets names that are neither held nor being asked for, so that an owner of many names does not grow.
         if slots.len() >= 64 {
-            slots.retain(|_, slot| Arc::strong_count(slot) > 1 || slot.held.try_lock().is_ok_and(|h| h.held.strong_count() > 0));
+            slots.retain(|_, slot| Arc::strong_count(slot) > 1 || slot.noted().held.strong_count() > 0);
         }
         Arc::clone(slots.entry((core.owners.client(), resource.clone())).or_default())
     }
@@ -86,18 +88,50 @@ impl Owner {
 impl Slot {
     /// The hold to re-enter, or the right to acquire one.
     pub(crate) async fn enter(&self) -> Result<Entered<'_>> {
-        let held = self.held.lock().await;
-        entered(held)
-    }
-
-    /// The place to note another hold, whatever is noted there.
-    pub(crate) async fn place(&self) -> Place<'_> {
-        Place(self.held.lock().await)
+        match self.again()? {
+            Some(guard) => Ok(Entered::Again(guard)),
+            None => self.first(self.acquiring.lock().await),
+        }
     }
 
     /// As [`enter`](Self::enter), but `None` while another call of the same owner is acquiring.
     pub(crate) fn try_enter(&self) -> Result<Option<Entered<'_>>> {
-        self.held.try_lock().ok().map(entered).transpose()
+        match self.again()? {
+            Some(guard) => Ok(Some(Entered::Again(guard))),
+            None => self.acquiring.try_lock().ok().map(|acquiring| self.first(acquiring)).transpose(),
+        }
+    }
+
+    /// Who has the right to acquire looks again: the one before may have noted a hold.
+    fn first<'a>(&'a self, acquiring: tokio::sync::MutexGuard<'a, ()>) -> Result<Entered<'a>> {
+        Ok(match self.again()? {
+            Some(guard) => Entered::Again(guard),
+            None => Entered::First(Place { slot: self, _acquiring: acquiring }),
+        })
+    }
+
+    /// The place to note another hold, whatever is noted there.
+    pub(crate) async fn place(&self) -> Place<'_> {
+        Place { slot: self, _acquiring: self.acquiring.lock().await }
+    }
+
+    /// Enters the hold that is noted, if there is one.
+    fn again(&self) -> Result<Option<Guard>> {
+        let held = self.noted().enter();
+        let Some(guard) = held.map(Guard::from_shared) else { return Ok(None) };
+        // Entering a hold that is lost would look like a lock and be none.
+        guard.check().map_err(Error::Lost)?;
+        Ok(Some(guard))
+    }
+
+    fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Noted {
+    fn enter(&self) -> Option<Arc<Held>> {
+        self.open.load(Ordering::Acquire).then(|| self.held.upgrade()).flatten()
     }
 }
 
@@ -109,26 +143,27 @@ pub(crate) enum Entered<'a> {
     First(Place<'a>),
 }
 
-pub(crate) struct Place<'a>(tokio::sync::MutexGuard<'a, Noted>);
-
-impl Place<'_> {
-    /// Notes a hold in the slot that this is the place of.
-    pub(crate) fn note(mut self, slot: &Arc<Slot>, guard: &Guard) {
-        *self.0 = Noted { held: Arc::downgrade(guard.shared()), open: Arc::clone(guard.shared().open()) };
-        guard.shared().noted_in(slot);
-    }
+pub(crate) struct Place<'a> {
+    slot: &'a Slot,
+    _acquiring: tokio::sync::MutexGuard<'a, ()>,
 }
 
-fn entered(noted: tokio::sync::MutexGuard<'_, Noted>) -> Result<Entered<'_>> {
-    let open = noted.open.load(Ordering::Acquire);
-    match open.then(|| noted.held.upgrade()).flatten() {
-        // Entering a hold that is lost would look like a lock and be none.
-        Some(shared) => {
-            let guard = Guard::from_shared(shared);
-            guard.check().map_err(Error::Lost)?;
-            Ok(Entered::Again(guard))
+impl Place<'_> {
+    /// Lets nobody enter the hold of this guard any more. False if others have.
+    pub(crate) fn close(&self, guard: &Guard) -> bool {
+        // Others enter under the same lock.
+        let mut noted = self.slot.noted();
+        let alone = guard.hold_count() == 1;
+        if alone && noted.held.as_ptr() == Arc::as_ptr(guard.shared()) {
+            *noted = Noted::default();
         }
-        None => Ok(Entered::First(Place(noted))),
+        alone
+    }
+
+    /// Notes a hold in the slot that this is the place of.
+    pub(crate) fn note(self, slot: &Arc<Slot>, guard: &Guard) {
+        *self.slot.noted() = Noted { held: Arc::downgrade(guard.shared()), open: Arc::clone(guard.shared().open()) };
+        guard.shared().noted_in(slot);
     }
 }
 

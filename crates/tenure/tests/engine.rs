@@ -11,7 +11,7 @@ use tenure::backend::Client;
 use tenure::backends::faulty::{Faulty, Plan};
 use tenure::backends::memory::Memory;
 use tenure::clock::Clock;
-use tenure::{Error, Guard, Locker, LostReason, State};
+use tenure::{Error, Guard, Locker, LostReason, Owner, State};
 use tokio::runtime::Handle;
 
 use bare::block_on;
@@ -189,6 +189,26 @@ async fn a_listing_may_take_longer_than_one_call() {
     let locker = builder.over(Arc::new(slow)).expect("a locker");
     assert!(locker.list("").await.expect("listed").is_empty());
     assert!(locker.mutex("a").inspect().await.expect_err("one call is bounded").is_transient());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_owner_that_holds_a_lock_is_never_told_that_it_is_busy() {
+    let locker = Locker::connect("memory:").await.expect("connected");
+    let owner = Owner::new();
+    let held = locker.mutex("a").owner(&owner).lock().await.expect("locked");
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..4 {
+        let again = locker.mutex("a").owner(&owner);
+        tasks.spawn(async move {
+            for _ in 0..20_000 {
+                drop(again.try_lock().await.expect("asked").expect("its owner holds it"));
+            }
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.expect("no panic");
+    }
+    held.release().await.expect("given back");
 }
 
 #[test]

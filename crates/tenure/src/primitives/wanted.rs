@@ -113,7 +113,8 @@ impl Wanted {
             None => None,
         };
         guard.check()?;
-        if guard.hold_count() > 1 {
+        let alone = place.as_ref().map_or_else(|| guard.hold_count() == 1, |(_, place)| place.close(&guard));
+        if !alone {
             let problem = "was asked for with a guard that others share by re-entry";
             return Err(Error::config("a change of a hold", problem, "the only guard of its hold"));
         }
