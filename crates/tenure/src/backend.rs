@@ -7,7 +7,7 @@
 //!   verb is idempotent and a lost reply is answered by asking again: a holder that asks again is granted again, with
 //!   the same token; releasing twice is not an error.
 //! - A verb that returns `Err` has an **unknown** outcome. It is neither success nor failure; the engine asks again,
-//!   or releases, under the same owner.
+//!   or releases, under the same owner. A verb that panics has returned such an error.
 //! - A backend never sleeps to wait for a lock, never retries behind the engine's back for longer than one
 //!   reconnect, and spawns no task per lock. (One that is made of several gives votes back that did not come to a lock.)
 //! - Calls may be dropped at any await point and may overlap. The engine does not start a verb for an owner while an

@@ -8,9 +8,11 @@ mod release;
 mod task;
 mod window;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::{mpsc, oneshot};
 
 use self::task::Task;
@@ -112,15 +114,18 @@ impl Keeper {
     }
 }
 
-/// Bounds one call of a backend. The outcome of a call that was cut off is unknown.
+/// Bounds one call of a backend. The outcome of a call that was cut off, or panicked, is unknown.
 pub(crate) async fn bounded<T>(
     timeout: Duration,
     backend: &dyn Backend,
     doing: &str,
     call: impl Future<Output = Result<T>>,
 ) -> Result<T> {
-    tokio::time::timeout(timeout, call).await.unwrap_or_else(|_| {
-        let name = backend.capabilities().backend;
-        Err(Error::unavailable(name, doing, Fault::Timeout, format!("no answer within {timeout:?}")))
-    })
+    let (fault, detail) = match tokio::time::timeout(timeout, AssertUnwindSafe(call).catch_unwind()).await {
+        Ok(Ok(result)) => return result,
+        // Of many claims in one call nobody would hear any more.
+        Ok(Err(_)) => (Fault::Protocol, "the backend has panicked".to_owned()),
+        Err(_) => (Fault::Timeout, format!("no answer within {timeout:?}")),
+    };
+    Err(Error::unavailable(backend.capabilities().backend, doing, fault, detail))
 }

@@ -315,6 +315,22 @@ async fn who_stood_behind_a_hold_is_told_that_it_was_busy_also_while_the_next_on
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_renewal_that_panics_costs_no_hold() {
+    let clock = Clock::for_tests();
+    let (store, locker, _) = lockers(Slow::new(&clock), &clock);
+    let mut held = Vec::new();
+    for i in 0..100 {
+        held.push(locker.mutex(format!("{i}")).lock().await.expect("locked"));
+    }
+    store.renew_panics.store(true, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(!store.renew_panics.load(Ordering::SeqCst), "it was renewed");
+    assert!(locker.stats().renewal_failures > 0);
+    let lost = held.iter().filter(|guard| !guard.is_valid()).count();
+    assert_eq!(lost, 0, "holds were lost although the store panicked only once");
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_gets_the_turn_of_one_that_met_an_outage_is_not_told_that_it_is_busy() {
     let clock = Clock::for_tests();
     let (store, locker, _) = lockers(Slow::new(&clock), &clock);
