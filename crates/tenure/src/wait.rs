@@ -87,6 +87,22 @@ pub(crate) fn start(core: &Arc<Core>, request: Request) -> oneshot::Receiver<Res
     receiver
 }
 
+/// What is told to one who did not come to ask, because another call of its owner does: what is known from that.
+pub(crate) fn not_asked<T>(core: &Core, request: &Request) -> Result<Option<T>> {
+    let arrival = if request.patience == Patience::None { 0 } else { u64::MAX };
+    match Gate::new(&request.resource, request.mode).map(|gate| core.turnstile.standing(&gate, arrival)) {
+        Some(Standing::Unknown) => Err(late(core, "acquiring")),
+        Some(Standing::Trouble(error)) => Err(error),
+        // Of those who have no turn in the process nothing is known here.
+        Some(Standing::Busy | Standing::WasBusy) | None => Ok(None),
+    }
+}
+
+/// The wait is over, and nobody knows whether the lock is busy.
+pub(crate) fn late(core: &Core, doing: &str) -> Error {
+    Error::unavailable(core.capabilities.backend, doing, Fault::Timeout, "no answer before the wait was over")
+}
+
 struct Contender<'a> {
     core: &'a Arc<Core>,
     request: Request,
@@ -126,7 +142,7 @@ impl Contender<'_> {
             // A store that cannot be reached must not look like a lock that somebody holds.
             None => match self.core.turnstile.standing(&gate, arrival) {
                 Standing::Busy | Standing::WasBusy => self.reply(Ok(None)),
-                Standing::Unknown => self.reply(Err(self.late("acquiring"))),
+                Standing::Unknown => self.reply(Err(late(self.core, "acquiring"))),
                 Standing::Trouble(error) => self.reply(Err(error)),
             },
         }
@@ -360,11 +376,7 @@ impl Contender<'_> {
 
     /// Answers a caller whose time is up while the store has yet to answer.
     fn time_is_up(&mut self, doing: &str) {
-        self.reply(if self.busy { Ok(None) } else { Err(self.late(doing)) });
-    }
-
-    fn late(&self, doing: &str) -> Error {
-        Error::unavailable(self.core.capabilities.backend, doing, Fault::Timeout, "no answer before the wait was over")
+        self.reply(if self.busy { Ok(None) } else { Err(late(self.core, doing)) });
     }
 
     /// Whether nobody waits for the answer any more.

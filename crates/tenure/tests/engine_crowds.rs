@@ -12,7 +12,7 @@ use tenure::backend::{
 use tenure::backends::memory::Memory;
 use tenure::clock::Clock;
 use tenure::signal::Signal;
-use tenure::{ClientId, Error, Fault, Locker, Resource, Result, Token};
+use tenure::{ClientId, Error, Fault, Locker, Owner, Resource, Result, Token};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -312,6 +312,36 @@ async fn who_stood_behind_a_hold_is_told_that_it_was_busy_also_while_the_next_on
     let answer = behind.await.expect("no panic");
     assert!(matches!(answer, Ok(None)), "{answer:?}");
     next.await.expect("no panic").expect("locked").release().await.expect("given back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_is_not_told_that_it_is_busy_while_the_store_does_not_answer_its_other_call() {
+    let clock = Clock::for_tests();
+    let (store, locker, other) = lockers(Slow::new(&clock), &clock);
+    let owner = Owner::new();
+    let mutex = locker.mutex("a").owner(&owner);
+    store.acquire_hangs.store(true, Ordering::SeqCst);
+    let first = tokio::spawn(mutex.lock());
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let second = mutex.lock_within(WHILE).await;
+    assert!(second.as_ref().is_err_and(Error::is_transient), "{second:?}");
+    while locker.stats().errors == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let second = mutex.try_lock().await;
+    assert!(second.as_ref().is_err_and(Error::is_transient), "{second:?}");
+    store.acquire_hangs.store(false, Ordering::SeqCst);
+    drop(first.await.expect("no panic").expect("locked"));
+    // It is known when the other call was told so.
+    let held = other.mutex("b").lock().await.expect("locked");
+    let mutex = locker.mutex("b").owner(&owner);
+    let first = tokio::spawn(mutex.lock());
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    for second in [mutex.lock_within(WHILE).await, mutex.try_lock().await] {
+        assert!(matches!(second, Ok(None)), "{second:?}");
+    }
+    drop(held);
+    first.await.expect("no panic").expect("locked").release().await.expect("given back");
 }
 
 #[tokio::test(start_paused = true)]

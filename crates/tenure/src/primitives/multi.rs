@@ -8,12 +8,11 @@ use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::clock::Instant;
-use crate::error::{Error, Fault, Result};
+use crate::error::{Error, Result};
 use crate::guard::{Guard, Lost, run_under};
-use crate::locker::Locker;
 use crate::name::{ClientId, Token};
 use crate::primitives::mutex::Mutex;
-use crate::wait::Patience;
+use crate::wait::{Patience, late};
 
 /// Several locks that are held together or not at all.
 ///
@@ -194,16 +193,10 @@ async fn try_all(parts: &[Mutex], until: Option<Instant>) -> Result<Option<Multi
         return Ok(Some(held));
     }
     if !answered && !busy {
-        return Err(late(first.locker()));
+        return Err(late(core, "acquiring"));
     }
     held.give_back().await;
     Ok(None)
-}
-
-/// The wait is over, and nobody knows whether the lock is busy.
-pub(super) fn late(locker: &Locker) -> Error {
-    let backend = locker.capabilities().backend;
-    Error::unavailable(backend, "acquiring", Fault::Timeout, "no answer before the wait was over")
 }
 
 /// Several locks that are held together: the loss of one is the loss of all. Dropping it gives all of them back, as

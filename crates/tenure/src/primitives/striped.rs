@@ -10,9 +10,8 @@ use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::locker::Locker;
 use crate::name::Resource;
-use crate::primitives::multi::late;
 use crate::primitives::mutex::Mutex;
-use crate::wait::Patience;
+use crate::wait::{Patience, late};
 
 /// `n` locks `name#0` … `name#n-1` under one name: the one [of a key](Self::of), or [any that is free](Self::lock_any).
 ///
@@ -175,7 +174,7 @@ impl Striped {
                 Some((enough, _)) if from > 0 && core.settings.clock.now() >= enough => break,
                 Some((_, until)) => {
                     let answer = core.within(Patience::Until(until), asked).await;
-                    answer.unwrap_or_else(|| Err(late(&self.locker)))
+                    answer.unwrap_or_else(|| Err(late(core, "acquiring")))
                 }
                 None => asked.await,
             };

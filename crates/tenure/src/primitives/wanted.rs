@@ -76,9 +76,9 @@ impl Wanted {
         let entered = match slot.try_enter()? {
             Some(entered) => entered,
             // Another call of this owner is acquiring the same name.
-            None if patience == Patience::None => return Ok(None),
+            None if patience == Patience::None => return wait::not_asked(core, &request),
             None => {
-                let Some(entered) = core.within(patience, slot.enter()).await else { return Ok(None) };
+                let Some(entered) = core.within(patience, slot.enter()).await else { return wait::not_asked(core, &request) };
                 entered?
             }
         };
