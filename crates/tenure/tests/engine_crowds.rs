@@ -345,6 +345,23 @@ async fn an_owner_is_not_told_that_it_is_busy_while_the_store_does_not_answer_it
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_wants_several_within_a_limit_does_not_wait_for_what_it_gives_back() {
+    let clock = Clock::for_tests();
+    let (store, locker, other) = lockers(Slow::new(&clock), &clock);
+    let held = other.mutex("b").lock().await.expect("locked");
+    store.release_hangs.store(true, Ordering::SeqCst);
+    let start = Instant::now();
+    let got = locker.multi(["a", "b"]).lock_within(2 * WHILE).await;
+    assert!(matches!(got, Ok(None)), "{got:?}");
+    assert!(start.elapsed() < 3 * WHILE, "answered after {:?}", start.elapsed());
+    // What it had got is given back by itself.
+    store.release_hangs.store(false, Ordering::SeqCst);
+    let freed = other.mutex("a").lock_within(2 * CALL).await.expect("asked");
+    freed.expect("given back").release().await.expect("given back");
+    drop(held);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_renewal_that_panics_costs_no_hold() {
     let clock = Clock::for_tests();
     let (store, locker, _) = lockers(Slow::new(&clock), &clock);

@@ -10,6 +10,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use crate::clock::Instant;
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Lost, run_under};
+use crate::locker::Core;
 use crate::name::{ClientId, Token};
 use crate::primitives::mutex::Mutex;
 use crate::wait::{Patience, late};
@@ -101,7 +102,7 @@ impl Multi {
     }
 
     /// As [`lock`](Self::lock), for a limited time in all. `None`: somebody else had one of them. Zero asks once, as
-    /// [`try_lock`](Self::try_lock) does.
+    /// [`try_lock`](Self::try_lock) does. What was got in vain is given back in the background, if that takes longer.
     ///
     /// # Cancel safety
     /// As [`lock`](Self::lock).
@@ -147,7 +148,7 @@ async fn acquire(parts: &[Mutex], wait: Option<Duration>) -> Result<Option<Multi
         match held.run(next).await?? {
             Some(guard) => held.guards.push(guard),
             None => {
-                held.give_back().await;
+                held.give_back(&first.locker().core, until).await;
                 return Ok(None);
             }
         }
@@ -195,7 +196,7 @@ async fn try_all(parts: &[Mutex], until: Option<Instant>) -> Result<Option<Multi
     if !answered && !busy {
         return Err(late(core, "acquiring"));
     }
-    held.give_back().await;
+    held.give_back(core, until).await;
     Ok(None)
 }
 
@@ -281,9 +282,11 @@ impl MultiGuard {
         join_all(self.guards.into_iter().rev().map(Guard::release)).await.into_iter().collect()
     }
 
-    /// What is in the way of a caller that will not have all: gone before it is answered, if the stores can tell.
-    async fn give_back(self) {
-        drop(self.release().await);
+    /// What is in the way of a caller that will not have all: gone before it is answered, if the stores can tell in time. The
+    /// releases go on by themselves.
+    async fn give_back(self, core: &Core, until: Option<Instant>) {
+        let until = until.map_or(Patience::Endless, Patience::Until);
+        drop(core.within(until, self.release()).await);
     }
 }
 
