@@ -1,8 +1,10 @@
 //! The facade for threads.
 #![cfg(feature = "blocking")]
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use tenure::blocking::Locker;
@@ -24,6 +26,30 @@ fn a_thread_reenters_and_another_does_not() {
     drop(outer);
     inner.release().expect("given back");
     assert!(locker.mutex("a").inspect().expect("inspected").holders.is_empty());
+}
+
+#[test]
+fn a_thread_may_lock_in_its_last_moment() {
+    /// Locks when its thread ends.
+    struct Late(Locker, Sender<Result<bool, Error>>);
+    impl Drop for Late {
+        fn drop(&mut self) {
+            let got = self.0.mutex("a").lock_within(Duration::from_secs(20)).map(|got| got.is_some());
+            drop(self.1.send(got));
+        }
+    }
+    thread_local! {
+        static LATE: RefCell<Option<Late>> = const { RefCell::new(None) };
+    }
+    let (locker, (told, answer)) = (locker(), channel());
+    let thread = std::thread::spawn(move || {
+        LATE.set(Some(Late(locker.clone(), told)));
+        // Whom this thread is for the lock is known after that, and forgotten before.
+        drop(locker.mutex("b").lock().expect("locked"));
+    });
+    // A panic there would end the process.
+    assert!(matches!(answer.recv_timeout(Duration::from_secs(30)), Ok(Ok(true))));
+    thread.join().expect("no panic");
 }
 
 #[test]

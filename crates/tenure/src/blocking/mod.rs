@@ -95,9 +95,9 @@ impl Deref for Locker {
     }
 }
 
-/// This thread, as one who re-enters.
+/// This thread, as one who re-enters. In its last moment it is a stranger to what it held before.
 fn this_thread() -> Owner {
-    THIS_THREAD.with(Owner::clone)
+    THIS_THREAD.try_with(Owner::clone).unwrap_or_default()
 }
 
 fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
@@ -116,8 +116,9 @@ fn park_on<T>(runtime: &Handle, future: impl Future<Output = T>) -> T {
             self.0.unpark();
         }
     }
-    // Records of once-only work may use timers.
-    let _entered = runtime.enter();
+    // Records of once-only work may use timers. A thread in its last moment cannot enter.
+    let is_ending = Handle::try_current().is_err_and(|error| error.is_thread_local_destroyed());
+    let _entered = (!is_ending).then(|| runtime.enter());
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut future = pin!(future);
     loop {
