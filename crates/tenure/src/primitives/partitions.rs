@@ -15,10 +15,12 @@ use crate::guard::Watcher;
 use crate::locker::Locker;
 use crate::name::{Resource, Token};
 use crate::primitives::mutex::Mutex;
-use crate::primitives::striped::{no_parts, part_of};
+use crate::primitives::striped::{check_parts, part_of};
 
 /// `n` partitions `name/0` … `name/n-1`, spread evenly over the members that live: the numbers of partitions of any two
 /// differ by one at most. They move when members join, leave or die.
+///
+/// There are 65 536 at most.
 ///
 /// Needs a store that carries read/write locks: the members are those who read `name/members`.
 ///
@@ -78,9 +80,7 @@ impl Partitions {
     pub fn join(&self) -> impl Future<Output = Result<Member>> + Send + use<> {
         let group = self.clone();
         async move {
-            if group.count == 0 {
-                return Err(no_parts(&group.name, "partitions"));
-            }
+            check_parts(&group.name, group.count, "partitions")?;
             Resource::new(&group.name)?;
             let members = Members::new(&group)?;
             let seat = members.join().await?;

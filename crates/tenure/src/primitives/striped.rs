@@ -98,7 +98,7 @@ impl Striped {
     }
 
     /// Waits until one of the stripes is held: tries them from a random one on, then waits for all of them at once. Which
-    /// one it was stands beside the guard. Fails when no stripe can be had any more.
+    /// one it was stands beside the guard. Fails when no stripe can be had any more, and if there are more than 65 536.
     ///
     /// # Cancel safety
     /// Safe: dropping the future leaves neither a lock nor a place in line behind.
@@ -137,9 +137,7 @@ impl Striped {
     }
 
     async fn any(&self, wait: Option<Duration>) -> Result<Option<(u32, Guard)>> {
-        if self.count == 0 {
-            return Err(no_parts(&self.name, "stripes"));
-        }
+        check_parts(&self.name, self.count, "stripes")?;
         let clock = &self.locker.core.settings.clock;
         let limit = wait.filter(|wait| !wait.is_zero()).map(|wait| (clock.now().after(wait / 2), clock.now().after(wait)));
         let start = getrandom::u32().unwrap_or(0) % self.count;
@@ -220,7 +218,19 @@ where
     error.map_or(Ok(None), Err)
 }
 
-pub(super) fn no_parts(name: &str, what: &str) -> Error {
+/// The most parts that are asked for one by one.
+const MOST_PARTS: u32 = 65_536;
+
+/// Refuses none, and more than can be asked for one by one.
+pub(super) fn check_parts(name: &str, count: u32, what: &str) -> Result<()> {
+    match count {
+        0 => Err(no_parts(name, what)),
+        1..=MOST_PARTS => Ok(()),
+        _ => Err(Error::config(format!("{name:?} with {count} {what}"), "has too many to ask for", format!("1 to {MOST_PARTS}"))),
+    }
+}
+
+fn no_parts(name: &str, what: &str) -> Error {
     Error::config(format!("{name:?} with 0 {what}"), "has nothing to lock", "1 or more")
 }
 

@@ -165,6 +165,10 @@ pub(crate) async fn wrong_requests() {
     refused(locker.multi(["a", ""]).try_lock().await.map(drop), "1 to 512 bytes");
     refused(locker.striped("a", 0).lock_any().await.map(drop), "0 stripes");
     refused(locker.striped("a", 0).of("k").lock().await.map(drop), "0 stripes");
+    // Very many are not asked for one by one. One of them is no trouble.
+    refused(locker.striped("a", 65_537).try_lock_any().await.map(drop), "1 to 65536");
+    assert!(locker.striped("a", u32::MAX).of("k").try_lock().await.expect("asked").is_some());
+    refused(locker.partitions("a", 65_537).join().await.map(drop), "1 to 65536");
     refused(locker.striped("", 5).of("k").lock().await.map(drop), "1 to 512 bytes");
     refused(locker.striped("", 5).try_lock_any().await.map(drop), "1 to 512 bytes");
     assert!(locker.striped("a", 5).stripe(5).is_none() && locker.striped("a", 5).stripe(4).is_some());
