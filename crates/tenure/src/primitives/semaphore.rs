@@ -72,7 +72,8 @@ impl Semaphore {
     }
 
     /// Waits for several permits, up to 1024, which come and go together under one guard. Tasks of one process are served
-    /// in the order in which they came, however many each wants.
+    /// in the order in which they came, however many each wants. So one who wants more than there are, because
+    /// [`resize`](Self::resize) has lowered the number, keeps those behind it waiting until there are enough, or it gives up.
     ///
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
