@@ -73,6 +73,7 @@ fn main() {
             golden_vector_14_the_last_living_reader_sweeps_the_dead
             golden_vector_15_a_reader_that_lapsed_leaves_the_others_alone
             golden_vector_16_a_downgrade_ends_with_its_own_lease
+            a_writer_that_reads_by_now_is_renewed_as_a_reader
             golden_vector_17_a_plain_counter_of_permits
             golden_vector_18_a_new_number_keeps_its_time_to_live
             golden_vector_19_permits_are_sixteen_bytes_with_an_end

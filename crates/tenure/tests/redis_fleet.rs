@@ -5,11 +5,12 @@ mod support;
 mod fleet_cases {
     pub(crate) mod cluster;
     pub(crate) mod crowd;
+    pub(crate) mod moving;
     pub(crate) mod replicas;
     pub(crate) mod sentinel;
 }
 
-use fleet_cases::{cluster, replicas, sentinel};
+use fleet_cases::{cluster, moving, replicas, sentinel};
 
 fn main() {
     support::run(tests! {
@@ -39,6 +40,10 @@ fn main() {
             a_release_is_told_on_the_channel_that_java_listens_to
             a_java_release_wakes_us_over_the_shards_channel
             holds_of_one_slot_are_renewed_together;
+        Redis in moving:
+            a_slot_that_is_long_on_its_way_costs_no_hold_of_any_kind
+            a_hold_whose_keys_are_at_two_servers_is_renewed_and_given_back
+            who_stops_waiting_in_a_slot_on_its_way_is_forgotten;
         Redis in replicas:
             no_replica_is_no_success_and_no_lock
             a_grant_counts_once_enough_replicas_have_it

@@ -248,3 +248,43 @@ pub(crate) fn golden_vector_16_a_downgrade_ends_with_its_own_lease() {
         lock(&locker).try_write().await.expect("asked").expect("a release sweeps the dead").release().await.expect("given back");
     });
 }
+
+/// The answer to its downgrade may be under way, or lost.
+pub(crate) fn a_writer_that_reads_by_now_is_renewed_as_a_reader() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    block_on(async {
+        let locker = connect(&format!("{}?lease=2s", server.url())).await;
+        let guard = locker.rwlock("L").write().await.expect("written");
+        let owner = owner(&guard);
+        let share = share(&owner, 1);
+        redis::pipe()
+            .atomic()
+            .cmd("HDEL")
+            .arg("L")
+            .arg(format!("{owner}:write"))
+            .ignore()
+            .cmd("HSET")
+            .arg("L")
+            .arg("mode")
+            .arg("read")
+            .arg(&owner)
+            .arg(1)
+            .ignore()
+            .cmd("SET")
+            .arg(&share)
+            .arg(1)
+            .arg("PX")
+            .arg(2000)
+            .ignore()
+            .query::<()>(&mut raw)
+            .expect("it reads");
+        let renewed = locker.stats().renewed;
+        while locker.stats().renewed < renewed + 4 {
+            guard.check().expect("held");
+            let lives: bool = redis::cmd("EXISTS").arg(&share).query(&mut raw).expect("asked");
+            assert!(lives, "its share is renewed too");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+}

@@ -220,19 +220,23 @@ impl Cluster {
 
     /// Moves all keys of a slot that is on its way.
     pub(crate) fn migrate_keys(&self, slot: u16, from: usize, to: usize) {
+        while self.migrate_some(slot, from, to, |_| true) > 0 {}
+    }
+
+    /// Moves some of the first hundred keys of a slot that is on its way; says how many.
+    pub(crate) fn migrate_some(&self, slot: u16, from: usize, to: usize, which: impl Fn(&str) -> bool) -> usize {
         let mut raw = self.raw(from);
-        loop {
-            let keys: Vec<Vec<u8>> = cmd("CLUSTER").arg("GETKEYSINSLOT").arg(slot).arg(100).query(&mut raw).expect("listed");
-            if keys.is_empty() {
-                return;
-            }
+        let mut keys: Vec<Vec<u8>> = cmd("CLUSTER").arg("GETKEYSINSLOT").arg(slot).arg(100).query(&mut raw).expect("listed");
+        keys.retain(|key| which(&String::from_utf8_lossy(key)));
+        if !keys.is_empty() {
             let mut migrate = cmd("MIGRATE");
             migrate.arg("127.0.0.1").arg(self.nodes[to].port).arg("").arg(0).arg(5000);
             if let Some(Login { user, pass }) = self.setup.login {
                 migrate.arg("AUTH2").arg(user).arg(pass);
             }
-            migrate.arg("KEYS").arg(keys).query::<()>(&mut raw).expect("moved");
+            migrate.arg("KEYS").arg(&keys).query::<()>(&mut raw).expect("moved");
         }
+        keys.len()
     }
 
     /// Makes a slot that was on its way the target's own, and waits until all masters know.

@@ -21,6 +21,7 @@ mod known;
 mod link;
 mod listing;
 mod map;
+mod moving;
 mod open;
 mod question;
 mod renew;
@@ -63,7 +64,7 @@ use crate::backend::{
     State, Survival,
 };
 use crate::clock::{Clock, Instant};
-use crate::error::{Error, Result};
+use crate::error::{Error, Fault, Result};
 use crate::name::{Resource, Token};
 use crate::signal::Signal;
 
@@ -164,17 +165,21 @@ impl Redis {
     async fn give_back(&self, claim: &Claim) -> Result<Released> {
         let name = &claim.resource;
         let slot = self.router.slot(name)?;
-        let answer = if claim.mode == Mode::Exclusive {
+        let gave = if claim.mode == Mode::Exclusive {
             let note = keys::note(name);
             let keys = [name.as_str(), &note];
             let keys = &keys[..2 - usize::from(claim.note.is_none())];
             let (owner, channel) = (claim.owner.to_string(), self.layout.channel(name));
             let args = [&*owner, &*channel, self.publish()];
-            self.eval("releasing", slot, &self.scripts.release, keys, &args).await?
+            self.eval("releasing", slot, &self.scripts.release, keys, &args).await
         } else {
-            self.call("releasing", slot, &self.to_release(claim), &[]).await?
+            self.call("releasing", slot, &self.to_release(claim), &[]).await
         };
-        match answer.value {
+        let gave = match gave {
+            Err(e) if e.fault() == Some(Fault::Moving) => self.give_back_on_the_way(slot, claim).await?,
+            gave => gave?.value,
+        };
+        match gave {
             Value::Int(0) => Ok(Released::NotHeld),
             Value::Int(told) => {
                 if told == 2 {

@@ -12,7 +12,7 @@ use super::keys;
 use super::link::Answer;
 use super::reply::{array, text, unexpected};
 use super::wire::Renews;
-use crate::backend::{Claim, Renewal};
+use crate::backend::{Claim, Mode, Renewal};
 use crate::error::{Fault, Result};
 
 impl Redis {
@@ -35,6 +35,13 @@ impl Redis {
         for (places, group) in self.recorded(longest, ask).await {
             places.into_iter().zip(group).for_each(|(place, answer)| answers[place] = answer);
         }
+        for (answer, claim) in answers.iter_mut().zip(claims) {
+            if matches!(answer, Ok(Renewal::Gone)) && claim.mode == Mode::Write {
+                // It may read by now: the answer to a downgrade may be under way, or lost.
+                let reader = Claim { mode: Mode::Downgrade, ..claim.clone() };
+                *answer = self.extend_one(self.router.slot(&claim.resource)?, &reader).await;
+            }
+        }
         if answers.iter().all(Result::is_err) {
             return answers.into_iter().collect();
         }
@@ -53,15 +60,14 @@ impl Redis {
             Ok(answers) => return answers,
             Err(e) => e,
         };
-        let noted = claims.iter().any(|claim| claim.note.is_some());
-        if error.fault() == Some(Fault::Moving) && kind == Renews::Locks && (claims.len() > 1 || noted) {
-            // While a slot moves, its keys are at two servers; each by itself is found. A note may wait for the next time.
-            let bare: Vec<Claim> = claims.iter().map(|claim| Claim { note: None, ..(*claim).clone() }).collect();
-            return self.extend_one_by_one(slot, kind, bare.iter()).await;
+        if error.fault() == Some(Fault::Moving) {
+            // While a slot moves, its keys are at two servers; each by itself is found.
+            let lone = claims.len() == 1;
+            return join_all(claims.iter().map(|claim| self.extend_on_the_way(slot, claim, lone))).await;
         }
         if !error.is_transient() && claims.len() > 1 {
             // A right that is missing for one key is refused to the whole question.
-            return self.extend_one_by_one(slot, kind, claims.iter().copied()).await;
+            return join_all(claims.iter().map(|claim| self.extend_one(slot, claim))).await;
         }
         claims.iter().map(|_| Err(error.clone())).collect()
     }
@@ -72,6 +78,11 @@ impl Redis {
             Renews::Shares => self.call("renewing", slot, &Self::to_renew_shares(claims), &[]).await?,
             Renews::Permits => self.call("renewing", slot, &self.to_renew_permits(claims), &[]).await?,
         };
+        self.extensions(answer, claims).await
+    }
+
+    /// What a script says of some claims, once enough replicas have it.
+    pub(super) async fn extensions(&self, answer: Answer, claims: &[&Claim]) -> Result<Vec<Result<Renewal>>> {
         if let Some(sync) = self.sync {
             answer.synced("renewing", sync).await?;
         }
@@ -97,12 +108,9 @@ impl Redis {
         self.eval("renewing", slot, &self.scripts.renew, &keys, &args).await
     }
 
-    async fn extend_one_by_one(&self, slot: u16, kind: Renews, claims: impl Iterator<Item = &Claim>) -> Vec<Result<Renewal>> {
-        let alone = claims.map(|claim| async move {
-            let answers = self.extend_at_once(slot, kind, &[claim]).await?;
-            answers.into_iter().next().unwrap_or_else(|| Err(unexpected("renewing")))
-        });
-        join_all(alone).await
+    pub(super) async fn extend_one(&self, slot: u16, claim: &Claim) -> Result<Renewal> {
+        let answers = self.extend_at_once(slot, Renews::of(claim.mode), &[claim]).await?;
+        answers.into_iter().next().unwrap_or_else(|| Err(unexpected("renewing")))
     }
 }
 

@@ -154,7 +154,10 @@ impl Redis {
         let (mut keys, mut args) = (Vec::new(), Vec::new());
         for claim in claims {
             let name = &claim.resource;
-            keys.extend([name.as_str().to_owned(), keys::notes(name), keys::share(name, claim.owner)]);
+            // A writer has no share, and a key that is missing is refused while its slot is on its way.
+            let writes = claim.mode == Mode::Write;
+            let share = if writes { name.as_str().to_owned() } else { keys::share(name, claim.owner) };
+            keys.extend([name.as_str().to_owned(), keys::notes(name), share]);
             args.extend([claim.owner.to_string(), claim.lease_millis().to_string()]);
         }
         Call { source: &FAMILY.rw_renew, keys, args }

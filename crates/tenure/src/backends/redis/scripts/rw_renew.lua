@@ -1,10 +1,10 @@
--- KEYS: per claim lock, notes, share of this reader. ARGV: per claim owner, lease. Per claim 1 (extended), 0 (gone) or why
--- it was refused.
+-- KEYS: per claim lock, notes, share of this reader; a writer has the lock in its place. ARGV: per claim owner, lease.
+-- Per claim 1 (extended), 0 (gone) or why it was refused.
 local answers = {}
 local function extend(lock, notes, share, owner, lease)
   if redis.call('HEXISTS', lock, owner .. ':write') == 1 then
     redis.call('PEXPIRE', lock, lease)
-  elseif redis.call('HEXISTS', lock, owner) == 1 and redis.call('PEXPIRE', share, lease) == 1 then
+  elseif share ~= lock and redis.call('HEXISTS', lock, owner) == 1 and redis.call('PEXPIRE', share, lease) == 1 then
     if redis.call('PTTL', lock) < tonumber(lease) then redis.call('PEXPIRE', lock, lease) end
   else
     return 0
