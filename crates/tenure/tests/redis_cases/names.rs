@@ -224,3 +224,36 @@ pub(crate) fn long_notes_of_very_many_are_left_out() {
         assert_eq!((&*holder.owner, holder.token), (&*permit.owner_id().to_string(), Some(permit.token())));
     });
 }
+
+/// They have all keys but the lock itself in common, by Redisson's rule for hash tags.
+pub(crate) fn a_name_and_the_same_in_braces_are_kept_apart_or_refused() {
+    let server = RedisServer::start();
+    block_on(async {
+        let locker = connect(&server.url()).await;
+        for name in ["{a}", "{a}b}"] {
+            let refused = [
+                locker.mutex(name).fair().try_lock().await.map(drop),
+                locker.rwlock(name).try_read().await.map(drop),
+                locker.rwlock(name).write().await.map(drop),
+                locker.semaphore(name, 1).acquire().await.map(drop),
+                locker.semaphore(name, 1).resize(2).await,
+            ];
+            for answer in refused {
+                let error = answer.expect_err(name).to_string();
+                assert!(error.contains("would share its keys with"), "{name}: {error}");
+            }
+            // These have nothing in common that matters.
+            let bare = &name[1..name.len() - 1];
+            let (one, other) = (locker.mutex(name).try_lock().await, locker.mutex(bare).try_lock().await);
+            assert!(one.expect("asked").is_some() && other.expect("asked").is_some(), "{name}");
+        }
+        assert!(locker.latch("{l}").set(1).await.expect("set") && locker.latch("l").set(1).await.expect("set"));
+        for name in ["a", "{a}:b", "b:{a}", "{a}{b}"] {
+            drop(locker.mutex(format!("fair:{name}")).fair().try_lock().await.expect("asked").expect("locked"));
+            drop(locker.rwlock(format!("{name}:rw")).try_write().await.expect("asked").expect("locked"));
+        }
+        // What a prefix makes of a name counts.
+        let prefixed = connect(&format!("{}?prefix=app:", server.url())).await;
+        drop(prefixed.semaphore("{a}", 1).try_acquire().await.expect("asked").expect("acquired"));
+    });
+}

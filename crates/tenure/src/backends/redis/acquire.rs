@@ -8,6 +8,7 @@ use super::fault::NAME;
 use super::keys::{self, Layout, is_place};
 use super::link::Answer;
 use super::reply::{is_redisson_field, text, token_of, unexpected};
+use super::reserved::refuse_all_tag;
 use super::shared::Wake;
 use super::{Redis, wire};
 use crate::backend::{Attempt, Claim, Mode, Queue};
@@ -23,6 +24,7 @@ impl Redis {
     /// from then on: so the server remembers nothing for those who get what they ask for.
     pub(super) async fn ask(&self, claim: &Claim) -> Result<Attempt> {
         let slot = self.router.slot(&claim.resource)?;
+        refuse_all_tag(&claim.resource, claim.mode)?;
         let (attempt, mut answer) = self.ask_once(slot, claim, &[]).await?;
         let Attempt::Busy { mut poll_within, mut holder } = attempt else { return Ok(attempt) };
         if claim.queue == Queue::Never {

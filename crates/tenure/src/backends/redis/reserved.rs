@@ -1,6 +1,7 @@
 //! Names that no lock may have: those of the keys that are kept beside locks.
 
 use super::keys::{LATCH, LEASES, LINE, NOTE, NOTES, PERMITS, SHARE, TOKENS, WRITERS, is_place, name_of_permits};
+use crate::backend::Mode;
 use crate::error::{Error, Result};
 use crate::name::{ClientId, Resource};
 
@@ -12,6 +13,19 @@ pub(super) fn refuse_reserved(name: &Resource) -> Result<()> {
     let allowed = "other names; reserved are redisson_lock_token:{…} and the like, {…}:timeout, {…}:owner:rwlock_timeout:1, \
                    tenure_client:uuid, tenure:leases, tenure_fence:{…} and tenure_mark:…";
     Err(Error::config(format!("the name {:?}", name.as_str()), "is that of a key which is kept beside locks", allowed))
+}
+
+/// Refuses a name that is all tag, `{x}`, where what is kept beside it is all that a lock of `x` has too: the line, those who read
+/// and their writers in line, permits. By Redisson's rule for hash tags the keys are the same, and so `x` and `{x}` would have each
+/// other's. An exclusive lock shares only its counter of tokens and its channel, which does no harm, and a latch nothing.
+pub(super) fn refuse_all_tag(name: &Resource, mode: Mode) -> Result<()> {
+    let shares =
+        matches!(mode, Mode::Fair | Mode::Read | Mode::Write | Mode::Downgrade | Mode::Permits { .. } | Mode::Resize { .. });
+    let bare = name.as_str().strip_prefix('{').and_then(|name| name.strip_suffix('}'));
+    let Some(bare) = bare.filter(|bare| shares && !bare.is_empty() && !bare.contains('{')) else { return Ok(()) };
+    let problem = format!("is one that would share its keys with {bare:?}");
+    let allowed = "that name, or one with more than a tag, as {x}:y, for fair locks, read/write locks and semaphores";
+    Err(Error::config(format!("the name {:?}", name.as_str()), problem, allowed))
 }
 
 /// Whether some name has this key beside it. By the rule for hash tags, all of those have a brace.
