@@ -5,12 +5,13 @@ mod support;
 mod fleet_cases {
     pub(crate) mod cluster;
     pub(crate) mod crowd;
+    pub(crate) mod deaf;
     pub(crate) mod moving;
     pub(crate) mod replicas;
     pub(crate) mod sentinel;
 }
 
-use fleet_cases::{cluster, moving, replicas, sentinel};
+use fleet_cases::{cluster, deaf, moving, replicas, sentinel};
 
 fn main() {
     support::run(tests! {
@@ -44,6 +45,10 @@ fn main() {
             a_slot_that_is_long_on_its_way_costs_no_hold_of_any_kind
             a_hold_whose_keys_are_at_two_servers_is_renewed_and_given_back
             who_stops_waiting_in_a_slot_on_its_way_is_forgotten;
+        Redis in deaf:
+            a_server_that_was_slow_once_is_soon_beyond_suspicion
+            a_call_that_is_cut_off_in_a_cluster_deafens_nobody
+            who_waits_is_told_when_a_cluster_serves_again;
         Redis in replicas:
             no_replica_is_no_success_and_no_lock
             a_grant_counts_once_enough_replicas_have_it

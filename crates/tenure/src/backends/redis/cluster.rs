@@ -161,6 +161,8 @@ impl Cluster {
         let look = node.link.ask("asking how the cluster is", Question::Command(&info), false);
         let answer = tokio::time::timeout(self.shared.timeout, look).await;
         let serves = matches!(&answer, Ok(Ok(answer)) if text(&answer.value).is_some_and(|s| s.contains("cluster_state:ok")));
+        // It may have come over a connection that was given up meanwhile: without another one, those who wait would hear nothing.
+        let serves = serves && matches!(tokio::time::timeout(self.shared.timeout, node.link.connect()).await, Ok(Ok(_)));
         let mut map = lock(&self.map);
         if !serves {
             if let Some(suspect) = map.suspects.get_mut(&node.address) {

@@ -38,7 +38,8 @@ pub(super) fn unexpected(doing: &str) -> Error {
 pub(super) fn text(value: &Value) -> Option<&str> {
     match value {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::SimpleString(text) => Some(text),
+        // The latter is what RESP3 makes of longer texts for people, as CLUSTER INFO is one.
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text),
         _ => None,
     }
 }
