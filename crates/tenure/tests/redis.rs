@@ -149,7 +149,8 @@ fn main() {
             a_tracking_table_that_is_too_small_wakes_waiters_instead_of_losing_them
             who_may_not_say_what_to_track_is_woken_by_messages
             a_right_that_is_taken_away_costs_a_waiter_nothing
-            names_that_share_a_channel_are_told_of_apart;
+            names_that_share_a_channel_are_told_of_apart
+            a_name_that_ends_like_an_owner_is_tracked_too;
         Redis:
             a_restart_wakes_waiters_and_tells_holders
             after_a_restart_holders_are_known_again

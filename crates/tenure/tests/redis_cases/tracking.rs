@@ -217,3 +217,22 @@ pub(crate) fn names_that_share_a_channel_are_told_of_apart() {
         }
     });
 }
+
+pub(crate) fn a_name_that_ends_like_an_owner_is_tracked_too() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    block_on(async {
+        let (one, other) = (connect(&server.url()).await, connect(&server.url()).await);
+        let name = "{tag}:11111111-1111-1111-1111-111111111111:7";
+        let held = one.mutex(name).lease(Duration::from_secs(600)).lock().await.expect("locked");
+        let waiter = tokio::spawn(other.mutex(name).lock());
+        must("the server remembers who waits for it", async {
+            while table(&mut raw) != (1, 1) {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        })
+        .await;
+        held.release().await.expect("given back");
+        drop(must("woken", waiter).await.expect("no panic").expect("locked"));
+    });
+}

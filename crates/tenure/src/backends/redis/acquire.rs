@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::fault::NAME;
-use super::keys::{self, Layout, is_place};
+use super::keys::{self, Layout};
 use super::link::Answer;
 use super::reply::{is_redisson_field, text, token_of, unexpected};
 use super::reserved::refuse_all_tag;
@@ -37,7 +37,7 @@ impl Redis {
         let heeds = [name, &*writers];
         let heeds = &heeds[..1 + usize::from(claim.mode == Mode::Read)];
         // Before the question: what is heard while it is under way may be of what it has read.
-        let heard = shared.hub.version(&channel).filter(|_| answer.wake() == Wake::Tracking && !is_place(&channel));
+        let heard = shared.hub.version(&channel).filter(|_| answer.wake() == Wake::Tracking && claim.mode != Mode::Fair);
         if let Some(heard) = heard
             && !shared.is_told(&channel, heeds, answer.session(), heard)
         {
@@ -50,7 +50,7 @@ impl Redis {
                 poll_within = poll_within.min(UNTOLD);
             }
         }
-        poll_within = poll_within.min(answer.link.waits(&channel, claim.owner, answer.wake()));
+        poll_within = poll_within.min(answer.link.waits(&channel, claim, answer.wake()));
         if answer.wake() == Wake::PubSub && self.layout == Layout::Plain {
             poll_within = poll_within.min(UNTOLD);
         }

@@ -17,8 +17,8 @@ use super::keys::is_place;
 use super::link::Link;
 use super::reply::text;
 use super::shared::Wake;
+use crate::backend::{Claim, Mode};
 use crate::error::{Error, Fault, Result};
-use crate::name::OwnerId;
 
 /// A wait that lasts longer than this becomes visible to others through a subscription.
 const VISIBLE_AFTER: Duration = Duration::from_millis(500);
@@ -161,14 +161,15 @@ impl Link {
     }
 
     /// Notes that an owner was told "busy" here and will wait; says how long it may do so before it asks again.
-    pub(super) fn waits(self: &Arc<Self>, channel: &str, owner: OwnerId, wake: Wake) -> Duration {
+    pub(super) fn waits(self: &Arc<Self>, channel: &str, claim: &Claim, wake: Wake) -> Duration {
         let soon = 2 * VISIBLE_AFTER;
         // Who does not listen has nothing that would forget it again.
         if !self.shared.hub.listens(channel) {
             return soon;
         }
-        let lasts = self.shared.waits_since(channel, owner) >= VISIBLE_AFTER;
-        let by_message = wake == Wake::PubSub || is_place(channel);
+        let lasts = self.shared.waits_since(channel, claim.owner) >= VISIBLE_AFTER;
+        // Of a place in line nothing but a message tells.
+        let by_message = wake == Wake::PubSub || claim.mode == Mode::Fair;
         if !self.is_subscribed(channel) && (lasts || by_message) {
             let (link, channel) = (Arc::clone(self), channel.to_owned());
             // Nobody needs to wait for this.
@@ -180,7 +181,7 @@ impl Link {
                 }
             });
         }
-        if lasts || is_place(channel) { 10 * VISIBLE_AFTER } else { soon }
+        if lasts || claim.mode == Mode::Fair { 10 * VISIBLE_AFTER } else { soon }
     }
 
     fn is_subscribed(&self, channel: &str) -> bool {

@@ -55,7 +55,8 @@ impl Layout {
 
     /// All channels on which a change of this key concerns somebody.
     pub(crate) fn channels_of_key(self, key: &str) -> Vec<String> {
-        let name = unprefixed(WRITERS, key).unwrap_or(key);
+        // One without a brace is the name of a lock.
+        let name = unprefixed(WRITERS, key).filter(|_| key.contains('{')).unwrap_or(key);
         let mut channels = vec![self.lock_channel(name)];
         if self == Self::Redisson {
             channels.extend([rw_channel(name), permits_channel(name), latch_channel(name)]);
@@ -84,7 +85,7 @@ pub(crate) fn latch_channel(name: &str) -> String {
     format!("redisson_countdownlatch__channel__{{{name}}}")
 }
 
-/// Whether a channel is that of one place in line, which nothing but a message tells of.
+/// Whether a key or a channel ends in an owner, as that of a place in line does. A name may do so too.
 pub(crate) fn is_place(channel: &str) -> bool {
     let number = channel.rfind(':').and_then(|at| channel[..at].rfind(':'));
     number.is_some_and(|at| channel[at + 1..].parse::<OwnerId>().is_ok())
@@ -198,6 +199,14 @@ pub(crate) fn unprefixed<'a>(prefix: &str, key: &'a str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_like_a_key_of_writers_in_line_has_channels_of_its_own() {
+        let channels = |key| Layout::Redisson.channels_of_key(key);
+        assert!(channels("tenure_rwlock_writers:x").contains(&"redisson_lock__channel:{tenure_rwlock_writers:x}".to_owned()));
+        assert!(channels("tenure_rwlock_writers:{x}").contains(&rw_channel("x")));
+        assert!(channels("tenure_rwlock_writers:a{x}").contains(&rw_channel("a{x}")));
+    }
 
     #[test]
     fn records_are_looked_for_under_what_a_name_may_begin_with() {
