@@ -46,6 +46,9 @@ fn main() {
             a_hold_whose_keys_are_at_two_servers_is_renewed_and_given_back
             who_stops_waiting_in_a_slot_on_its_way_is_forgotten;
         Redis in deaf:
+            a_channel_connection_that_breaks_while_one_subscribes_deafens_nobody
+            a_channel_connection_that_went_dead_goes_with_that_of_the_commands
+            a_subscription_that_comes_late_is_not_left_behind_in_a_cluster
             a_server_that_was_slow_once_is_soon_beyond_suspicion
             a_call_that_is_cut_off_in_a_cluster_deafens_nobody
             who_waits_is_told_when_a_cluster_serves_again;

@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use redis::{Connection, cmd};
 
-use crate::support::cluster::Cluster;
+use crate::support::cable::Cable;
+use crate::support::cluster::{Cluster, lone};
 use crate::support::locker::{block_on, connect, must};
-use crate::support::{eventually, signal, within};
+use crate::support::{RedisServer, eventually, signal, until, within};
 
 /// Soon enough: nobody has asked again by itself by then, as one who waits does so after five seconds.
 const SOON: Duration = Duration::from_secs(3);
@@ -31,8 +32,103 @@ fn clients(raw: &mut Connection, which: impl Fn(&str) -> bool) -> Vec<u64> {
     clients.lines().filter(|line| which(line)).filter_map(number).collect()
 }
 
+/// The channel of the only one in line.
+fn place(raw: &mut Connection, name: &str) -> Option<String> {
+    let head: Option<String> = cmd("LINDEX").arg(format!("redisson_lock_queue:{{{name}}}")).arg(0).query(raw).expect("asked");
+    head.map(|head| format!("redisson_lock__channel:{{{name}}}:{head}"))
+}
+
 fn subscribers(raw: &mut Connection, channel: &str) -> u32 {
     cmd("PUBSUB").arg("SHARDNUMSUB").arg(channel).query::<(String, u32)>(raw).expect("asked").1
+}
+
+fn is_heard(raw: &mut Connection, name: &str) -> bool {
+    place(raw, name).is_some_and(|channel| subscribers(raw, &channel) == 1)
+}
+
+/// A cluster of one server behind a cable on which what is sent takes a while.
+fn far_away(delay: Duration) -> (Cable, RedisServer) {
+    let elsewhere = RedisServer::start();
+    let cable = Cable::slow(elsewhere.port, delay);
+    let server = lone(cable.port);
+    cable.lead_to(server.port);
+    (cable, server)
+}
+
+/// Both the one who was subscribed and the one who was about to be.
+pub(crate) fn a_channel_connection_that_breaks_while_one_subscribes_deafens_nobody() {
+    let (cable, server) = far_away(Duration::from_millis(100));
+    let mut raw = server.raw();
+    for name in ["A", "B"] {
+        hold(&mut raw, name);
+    }
+    block_on(async {
+        let waiter = connect(&format!("redis+cluster://127.0.0.1:{}", cable.port)).await;
+        let first = tokio::spawn(waiter.mutex("A").fair().lock());
+        eventually("the first is heard", || is_heard(&mut raw, "A"));
+        let second = tokio::spawn(waiter.mutex("B").fair().lock());
+        eventually("the second has asked", || place(&mut raw, "B").is_some());
+        cable.hold_requests();
+        eventually("its subscription is on its way", || cable.has_held_request());
+        cmd("CLIENT").arg("KILL").arg("TYPE").arg("pubsub").query::<()>(&mut raw).expect("killed");
+        cable.hasten();
+        cable.heal();
+        for name in ["A", "B"] {
+            within(SOON, || is_heard(&mut raw, name).then_some(())).unwrap_or_else(|| panic!("{name} is deaf"));
+        }
+        for (name, waiting) in [("A", first), ("B", second)] {
+            let channel = place(&mut raw, name).expect("in line");
+            cmd("DEL").arg(name).query::<()>(&mut raw).expect("free");
+            cmd("SPUBLISH").arg(channel).arg("0").query::<()>(&mut raw).expect("told");
+            drop(must("woken", waiting).await.expect("no panic").expect("locked"));
+        }
+    });
+}
+
+/// Nothing is ever sent over it, so that only the other one tells that it is dead.
+pub(crate) fn a_channel_connection_that_went_dead_goes_with_that_of_the_commands() {
+    for (options, fair) in [("?timeout=500ms", true), ("?timeout=500ms&wake=pubsub", false)] {
+        let (cable, server) = far_away(Duration::ZERO);
+        let mut raw = server.raw();
+        hold(&mut raw, "L");
+        block_on(async {
+            let waiter = connect(&format!("redis+cluster://127.0.0.1:{}{options}", cable.port)).await;
+            let mutex = if fair { waiter.mutex("L").fair() } else { waiter.mutex("L") };
+            let _waiting = tokio::spawn(mutex.lock());
+            let listens = |line: &str| line.contains(" ssub=1 ");
+            eventually("it listens", || clients(&mut raw, listens).len() == 1);
+            let before = clients(&mut raw, |_| true).into_iter().max().expect("at least this one");
+            cable.strand();
+            waiter.mutex("M").inspect().await.expect_err("no answer");
+            let anew = || clients(&mut raw, listens).into_iter().any(|id| id > before).then_some(());
+            within(SOON, anew).unwrap_or_else(|| panic!("{options}: it listens over the dead connection"));
+        });
+    }
+}
+
+/// It arrives when the one for whom it was made has gone.
+pub(crate) fn a_subscription_that_comes_late_is_not_left_behind_in_a_cluster() {
+    let (cable, server) = far_away(Duration::from_millis(100));
+    let mut raw = server.raw();
+    for name in ["K", "L"] {
+        hold(&mut raw, name);
+    }
+    block_on(async {
+        let waiter = connect(&format!("redis+cluster://127.0.0.1:{}?timeout=700ms", cable.port)).await;
+        // While there is one who waits, there is a connection for channels.
+        let _first = tokio::spawn(waiter.mutex("K").fair().lock());
+        eventually("the first is subscribed", || is_heard(&mut raw, "K"));
+        let subscribed = calls(&mut raw, "ssubscribe");
+        let waiting = tokio::spawn(waiter.mutex("L").fair().lock_within(Duration::from_millis(900)));
+        let channel = until("it has asked", || place(&mut raw, "L"));
+        cable.hold_requests();
+        eventually("its subscription is on its way", || cable.has_held_request());
+        drop(must("its time is over", waiting).await.expect("no panic"));
+        cable.heal();
+        eventually("it is not left behind", || {
+            calls(&mut raw, "ssubscribe") > subscribed && subscribers(&mut raw, &channel) == 0
+        });
+    });
 }
 
 /// A name whose slot the first server has.

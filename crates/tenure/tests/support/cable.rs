@@ -146,6 +146,11 @@ impl Cable {
         self.order.send_modify(|order| order.dead_below = connections);
     }
 
+    /// From now on nothing takes a while any more.
+    pub(crate) fn hasten(&self) {
+        self.order.send_modify(|order| order.delay = Duration::ZERO);
+    }
+
     /// Leads to another server from now on, as an address that is moved does.
     pub(crate) fn lead_to(&self, server: u16) {
         self.order.send_modify(|order| order.server = server);

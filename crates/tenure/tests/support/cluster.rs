@@ -263,3 +263,15 @@ impl Cluster {
         set.arg("SETSLOT").arg(slot).arg(state).arg(&self.ids[node]).query::<()>(&mut self.raw(on)).expect("set");
     }
 }
+
+/// A cluster of one server with all slots, which names another port as its own: that of a cable.
+pub(crate) fn lone(announced: u16) -> RedisServer {
+    let announce = format!("cluster-announce-port {announced}");
+    let server = Setup::default().lines(&["cluster-enabled yes", &announce]).start();
+    let mut raw = server.raw();
+    cmd("CLUSTER").arg("ADDSLOTSRANGE").arg(0).arg(16383).query::<()>(&mut raw).expect("slots");
+    eventually("it serves", || {
+        cmd("CLUSTER").arg("INFO").query::<String>(&mut raw).is_ok_and(|info| info.contains("cluster_state:ok"))
+    });
+    server
+}

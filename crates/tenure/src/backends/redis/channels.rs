@@ -31,6 +31,9 @@ pub(super) struct Channels {
     channels: HashSet<String>,
     /// The connection for a shard's channels, while there are any.
     own: Option<Connection>,
+    /// Which connection there was for commands when that was made. They have one way: nothing is sent over this one by which it
+    /// could be known to be dead, but if the other was, so is this.
+    beside: u64,
 }
 
 impl Link {
@@ -98,13 +101,17 @@ impl Link {
 
     /// Nobody knows what the server has heard over this connection: with its end the server forgets it all.
     fn start_afresh(&self, channels: &mut Channels) {
-        let Channels { id, own, channels } = std::mem::take(channels);
-        if own.is_none() {
-            self.discard(id);
+        if channels.own.is_none() {
+            self.discard(channels.id);
         }
         self.lost_touch();
-        // Whoever listens to the others asks again, and so is heard again.
-        channels.iter().for_each(|channel| self.shared.hub.fire(channel));
+        self.forget(channels);
+    }
+
+    /// Whoever listens to these channels asks again, and so is heard again.
+    fn forget(&self, channels: &mut Channels) {
+        let lost = std::mem::take(channels);
+        lost.channels.iter().for_each(|channel| self.shared.hub.fire(channel));
     }
 
     fn is_sharded(&self) -> bool {
@@ -113,10 +120,14 @@ impl Link {
 
     /// The connection for channels. A new one knows nothing of the old one's.
     async fn connection_of(&self, channels: &mut Channels) -> Result<Connection> {
+        let Some(live) = self.live().clone() else {
+            return Err(Error::unavailable(NAME, "subscribing", Fault::Connection, "the connection broke"));
+        };
         if self.is_sharded() {
-            if let Some(own) = &channels.own {
-                return Ok(own.clone());
+            if let Some(own) = channels.own.clone().filter(|_| channels.beside == live.id) {
+                return Ok(own);
             }
+            self.forget(channels);
             let (me, id) = (Weak::clone(&self.me), self.shared.next_id());
             let on_push = move |push: PushInfo| {
                 if let Some(link) = me.upgrade() {
@@ -125,12 +136,9 @@ impl Link {
                 Ok::<(), ()>(())
             };
             let (connection, _) = self.dial(on_push).await?;
-            *channels = Channels { id, channels: HashSet::new(), own: Some(connection.clone()) };
+            *channels = Channels { id, channels: HashSet::new(), own: Some(connection.clone()), beside: live.id };
             return Ok(connection);
         }
-        let Some(live) = self.live().clone() else {
-            return Err(Error::unavailable(NAME, "subscribing", Fault::Connection, "the connection broke"));
-        };
         if channels.id != live.id {
             *channels = Channels { id: live.id, ..Channels::default() };
         }
@@ -154,8 +162,7 @@ impl Link {
             };
             // One that we have left ourselves is not among them any more.
             if channels.id == id && gone {
-                let lost = std::mem::take(&mut *channels);
-                lost.channels.iter().for_each(|channel| link.shared.hub.fire(channel));
+                link.forget(&mut channels);
             }
         });
     }
@@ -170,23 +177,29 @@ impl Link {
         let lasts = self.shared.waits_since(channel, claim.owner) >= VISIBLE_AFTER;
         // Of a place in line nothing but a message tells.
         let by_message = wake == Wake::PubSub || claim.mode == Mode::Fair;
-        if !self.is_subscribed(channel) && (lasts || by_message) {
+        let subscribed = self.is_subscribed(channel);
+        if !subscribed && (lasts || by_message) {
             let (link, channel) = (Arc::clone(self), channel.to_owned());
             // Nobody needs to wait for this.
             self.shared.runtime.spawn(async move {
-                let subscribed = link.subscribe(&channel).await;
-                if by_message && matches!(subscribed, Ok(true)) {
+                match link.subscribe(&channel).await {
                     // It was not listening here when it asked: the connection is new, or the name has moved to this server.
-                    link.shared.hub.fire(&channel);
+                    Ok(true) if by_message => {}
+                    // It does not listen yet, and asks again to try once more.
+                    Err(e) if by_message && e.is_transient() => tokio::time::sleep(VISIBLE_AFTER / 2).await,
+                    _ => return,
                 }
+                link.shared.hub.fire(&channel);
             });
         }
-        if lasts || claim.mode == Mode::Fair { 10 * VISIBLE_AFTER } else { soon }
+        // Who is woken by messages hears nothing until it is subscribed.
+        let told = subscribed || !by_message;
+        if told && (lasts || claim.mode == Mode::Fair) { 10 * VISIBLE_AFTER } else { soon }
     }
 
     fn is_subscribed(&self, channel: &str) -> bool {
         let Ok(channels) = self.channels.try_lock() else { return false };
-        let current = self.is_sharded() || self.live().as_ref().is_some_and(|live| live.id == channels.id);
+        let current = self.session() == if self.is_sharded() { channels.beside } else { channels.id };
         current && channels.channels.contains(channel)
     }
 
