@@ -161,6 +161,8 @@ fn main() {
             names_that_share_a_channel_are_all_woken
             a_connection_that_is_given_up_is_made_anew_for_those_who_only_listen
             who_waits_is_subscribed_again_over_a_new_connection
+            a_connection_that_breaks_while_one_subscribes_deafens_nobody
+            a_subscription_that_comes_late_is_not_left_behind
             try_lock_survives_a_stale_connection;
         Redis:
             a_second_tenant_reaches_nothing_of_the_first_one

@@ -5,9 +5,10 @@ use std::time::Duration;
 use redis::cmd;
 use tenure::{LostReason, State};
 
+use super::cost::calls;
 use crate::support::cable::Cable;
 use crate::support::locker::{block_on, connect, must};
-use crate::support::{RedisServer, signal};
+use crate::support::{RedisServer, eventually, signal, within};
 
 pub(crate) fn a_restart_wakes_waiters_and_tells_holders() {
     for options in ["?lease=2s", "?lease=2s&wake=pubsub"] {
@@ -239,4 +240,55 @@ pub(crate) fn a_connection_that_is_given_up_is_made_anew_for_those_who_only_list
             .await;
         });
     }
+}
+
+/// Has a waiter that is about to subscribe over a cable that lets nothing through.
+async fn about_to_subscribe(cable: &Cable, raw: &mut redis::Connection, lock: impl FnOnce(tenure::Mutex)) {
+    cmd("HSET").arg("L").arg("11111111-1111-1111-1111-111111111111:1").arg(1).query::<()>(raw).expect("held");
+    cmd("PEXPIRE").arg("L").arg(600_000).query::<()>(raw).expect("held");
+    let locker = connect(&format!("redis://127.0.0.1:{}?wake=pubsub&timeout=700ms", cable.port)).await;
+    // The server knows the script from then on.
+    assert!(locker.mutex("L").try_lock().await.expect("asked").is_none());
+    let mut asked = || calls(raw).get("evalsha").copied();
+    let before = asked();
+    lock(locker.mutex("L"));
+    eventually("it has asked", || asked() > before);
+    cable.hold_requests();
+    eventually("its subscription is on its way", || cable.has_held_request());
+}
+
+fn subscribers(raw: &mut redis::Connection) -> u32 {
+    cmd("PUBSUB").arg("NUMSUB").arg("redisson_lock__channel:{L}").query::<(String, u32)>(raw).expect("asked").1
+}
+
+pub(crate) fn a_connection_that_breaks_while_one_subscribes_deafens_nobody() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    let cable = Cable::slow(server.port, Duration::from_millis(100));
+    block_on(async {
+        let mut waiting = None;
+        about_to_subscribe(&cable, &mut raw, |mutex| waiting = Some(tokio::spawn(mutex.lock()))).await;
+        cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").arg("SKIPME").arg("yes").query::<()>(&mut raw).expect("killed");
+        cable.hasten();
+        cable.heal();
+        // Whoever heard nothing of the new connection would ask again after a second.
+        within(Duration::from_millis(700), || (subscribers(&mut raw) == 1).then_some(())).expect("subscribed over the new one");
+        cmd("DEL").arg("L").query::<()>(&mut raw).expect("free");
+        cmd("PUBLISH").arg("redisson_lock__channel:{L}").arg("0").query::<()>(&mut raw).expect("told");
+        drop(must("woken", waiting.expect("it waits")).await.expect("no panic").expect("locked"));
+    });
+}
+
+pub(crate) fn a_subscription_that_comes_late_is_not_left_behind() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    let cable = Cable::slow(server.port, Duration::from_millis(100));
+    block_on(async {
+        let mut waiting = None;
+        let wait = Duration::from_millis(900);
+        about_to_subscribe(&cable, &mut raw, |mutex| waiting = Some(tokio::spawn(mutex.lock_within(wait)))).await;
+        drop(must("its time is over", waiting.expect("it waits")).await.expect("no panic"));
+        cable.heal();
+        eventually("it is not left behind", || calls(&mut raw).contains_key("subscribe") && subscribers(&mut raw) == 0);
+    });
 }

@@ -212,8 +212,8 @@ impl Router {
         }
     }
 
-    /// Listens for what concerns a name, and for the return of a server that is away: without a connection there is nothing to
-    /// subscribe to, but the busy answer over the next one will see to that.
+    /// Listens for what concerns a name, and for the return of a server that is away: without a connection, or over one that
+    /// breaks, there is nothing to subscribe to, but the busy answer over the next one will see to that.
     pub(super) async fn listen(&self, name: &Resource, channel: &str) -> Result<Signal> {
         let slot = self.slot(name)?;
         let (signal, _) = self.shared.hub.listen(channel);
@@ -223,7 +223,8 @@ impl Router {
             let channel = channel.to_owned();
             // By itself: the one who asks may go half-way.
             let subscribe = async move { link.subscribe(&channel).await };
-            self.shared.runtime.spawn(subscribe).await.map_err(|_| Error::Closed)??;
+            let subscribed = self.shared.runtime.spawn(subscribe).await.map_err(|_| Error::Closed)?;
+            subscribed.map(drop).or_else(|e| if e.is_transient() { Ok(()) } else { Err(e) })?;
         }
         Ok(signal)
     }
