@@ -177,7 +177,8 @@ fn main() {
             a_list_that_lacks_an_answer_is_an_error
             long_notes_of_very_many_are_left_out
             keys_that_are_kept_beside_locks_are_no_names_for_locks
-            a_name_and_the_same_in_braces_are_kept_apart_or_refused;
+            a_name_and_the_same_in_braces_are_kept_apart_or_refused
+            a_lock_of_very_many_readers_is_not_said_to_be_free;
         Nothing:
             an_endless_text_ends_the_connection
             an_endless_line_ends_the_connection

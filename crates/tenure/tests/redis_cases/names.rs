@@ -257,3 +257,41 @@ pub(crate) fn a_name_and_the_same_in_braces_are_kept_apart_or_refused() {
         drop(prefixed.semaphore("{a}", 1).try_acquire().await.expect("asked").expect("acquired"));
     });
 }
+
+pub(crate) fn a_lock_of_very_many_readers_is_not_said_to_be_free() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    let mut all = pipe();
+    all.cmd("HSET").arg("L").arg("mode").arg("read").ignore();
+    for n in 1..=5000 {
+        let owner = format!("11111111-1111-1111-1111-111111111111:{n}");
+        all.cmd("HSET").arg("L").arg(&owner).arg(1).ignore();
+        all.cmd("SET").arg(format!("{{L}}:{owner}:rwlock_timeout:1")).arg(1).arg("PX").arg(600_000).ignore();
+    }
+    all.cmd("PEXPIRE").arg("L").arg(600_000).ignore();
+    all.query::<()>(&mut raw).expect("held");
+    block_on(async {
+        let locker = connect(&server.url()).await;
+        assert!(locker.rwlock("L").try_write().await.expect("asked").is_none(), "it is held");
+        assert_eq!(locker.rwlock("L").inspect().await.expect("inspected").holders.len(), 5000);
+        assert_eq!(locker.list("").await.expect("listed").len(), 1);
+        let broken = locker.rwlock("L").break_hold().await.expect("asked").expect("broken");
+        assert_eq!(broken.holders.len(), 5000);
+        drop(locker.rwlock("L").try_write().await.expect("asked").expect("free"));
+        // So many that no answer could name them all: an error, and not nobody.
+        let mut all = pipe();
+        all.cmd("HSET").arg("M").arg("mode").arg("read").ignore();
+        for n in 1..=70_000 {
+            all.cmd("HSET").arg("M").arg(format!("11111111-1111-1111-1111-111111111111:{n}")).arg(1).ignore();
+        }
+        all.cmd("PEXPIRE").arg("M").arg(600_000).ignore();
+        all.query::<()>(&mut raw).expect("held");
+        for error in [
+            locker.rwlock("M").inspect().await.map(drop).expect_err("inspected"),
+            locker.rwlock("M").break_hold().await.map(drop).expect_err("broken"),
+            locker.list("").await.map(drop).expect_err("listed"),
+        ] {
+            assert!(error.to_string().contains("too many"), "{error}");
+        }
+    });
+}

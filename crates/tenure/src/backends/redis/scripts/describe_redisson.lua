@@ -19,8 +19,11 @@ local function describe(prefix)
   local holders = state[7]
   if kind == 'hash' then
     local mode = redis.call('HGET', KEYS[1], 'mode')
-    -- A lock's hash is small; another's may hold millions of fields.
-    local fields = redis.call('HLEN', KEYS[1]) <= 4096 and redis.call('HKEYS', KEYS[1]) or {'?'}
+    local count = redis.call('HLEN', KEYS[1])
+    -- No answer has room for all of them, and one without some would lie.
+    if mode and count > 65536 then return redis.error_reply('ERR too many hold it to be named: ' .. count - 1) end
+    -- A lock's hash is small unless many read; another's may hold millions of fields.
+    local fields = (mode or count <= 4096) and redis.call('HKEYS', KEYS[1]) or {'?'}
     for _, field in ipairs(fields) do
       local writer = mode and string.match(field, '^(.*):write$')
       if writer then
