@@ -110,3 +110,29 @@ async fn pipes_that_could_not_be_made_are_made_when_they_can_be() {
     held.release().await.unwrap();
     drop(within_limit(waiter).await);
 }
+
+#[tokio::test]
+async fn pipes_in_a_directory_that_was_moved_away_are_made_again() {
+    let dir = dir();
+    let pipes = dir.path().join("locks.db.clients");
+    let (a, b) = (client(&dir).await, client(&dir).await);
+    let count = || std::fs::read_dir(&pipes).map_or(0, Iterator::count);
+    assert_eq!(count(), 4);
+    // With a file in its place for a while, and with nothing.
+    for between in [true, false] {
+        let moved = dir.path().join(format!("moved{between}"));
+        std::fs::rename(&pipes, &moved).unwrap();
+        if between {
+            std::fs::write(&pipes, "").unwrap();
+            drop((a.mutex("x").try_lock().await.unwrap(), b.mutex("y").try_lock().await.unwrap()));
+            std::fs::remove_file(&pipes).unwrap();
+        }
+        let bound = Instant::now() + LIMIT;
+        while count() < 4 {
+            assert!(Instant::now() < bound, "the pipes were never made again");
+            drop((a.mutex("x").try_lock().await.unwrap(), b.mutex("y").try_lock().await.unwrap()));
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(std::fs::read_dir(moved).unwrap().count(), 0, "nobody looks there any more");
+    }
+}

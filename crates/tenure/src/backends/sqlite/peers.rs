@@ -223,7 +223,7 @@ impl Presence {
 
     /// Whether its pipes are still there for others to find.
     pub(super) fn is_seen(&self) -> bool {
-        [Kind::Wake, Kind::Alive].iter().all(|kind| self.peers.pipes.is_there(Name::of(self.client, *kind)))
+        self.peers.pipes.are_there(&[Kind::Wake, Kind::Alive].map(|kind| Name::of(self.client, kind)))
     }
 }
 

@@ -108,9 +108,14 @@ impl Pipes {
         }));
     }
 
-    /// Whether there is a pipe of this name.
-    pub(super) fn is_there(&self, name: Name) -> bool {
-        self.with(|opened| opened.check(&statat(&opened.dir, name.text(), AtFlags::SYMLINK_NOFOLLOW)?)).is_ok()
+    /// Whether there are pipes of these names where others look for them. Does not look elsewhere itself: who made them must be
+    /// able to remove them from where they are.
+    pub(super) fn are_there(&self, names: &[Name]) -> bool {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        opened.is_some_and(|opened| {
+            let stat = |name: &Name| statat(&opened.dir, name.text(), AtFlags::SYMLINK_NOFOLLOW);
+            opened.is_in_place() && names.iter().all(|name| stat(name).is_ok_and(|stat| opened.check(&stat).is_ok()))
+        })
     }
 
     /// The names of pipes. Whether they are any is another question.
@@ -164,6 +169,13 @@ impl Opened {
 
     fn is_removed(&self) -> bool {
         fstat(&self.dir).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
+    /// Whether its name still leads to it.
+    fn is_in_place(&self) -> bool {
+        let (beside, name) = self.place.beside(CLIENTS);
+        let named = statat(beside, &name, AtFlags::SYMLINK_NOFOLLOW);
+        named.is_ok_and(|named| fstat(&self.dir).is_ok_and(|open| (named.st_dev, named.st_ino) == (open.st_dev, open.st_ino)))
     }
 
     /// Whether it is a pipe, of somebody who may use the file.
