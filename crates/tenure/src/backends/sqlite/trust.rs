@@ -49,9 +49,9 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Many systems give each user a group of its own, mostly with the same number, and let it write.
+    /// Many systems give each user a group of its own, and let it write. Its number alone says nothing of who is in it.
     fn has_private_group(self) -> bool {
-        (self.group == self.user || self.group == 0 || self.is_private) && !self.has_acl
+        (self.group == 0 || self.is_private) && !self.has_acl
     }
 
     fn allows(self, bits: u32) -> bool {
@@ -107,7 +107,8 @@ mod tests {
         for (dir, due) in [
             (seen(ME, 100, 0o755), "fine"),
             (seen(0, 0, 0o755), "fine"),
-            (seen(ME, ME, 0o775), "fine"),
+            (seen(ME, ME, 0o775), "0 may be written to by group 1000"),
+            (Seen { is_private: true, ..seen(ME, ME, 0o775) }, "fine"),
             (seen(ME, 0, 0o775), "fine"),
             (seen(ME, 100, 0o775), "0 may be written to by group 100"),
             (Seen { is_private: true, ..seen(ME, 100, 0o775) }, "fine"),
