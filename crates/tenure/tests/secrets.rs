@@ -60,6 +60,8 @@ fn urls(password: &str) -> Vec<String> {
         format!("redis+sentinel://127.0.0.1:1/mymaster?sentinel_pass={password}&lease=3s"),
         format!("redis+cluster://u:{password}@127.0.0.1:1"),
         format!("redis+unix:///nowhere?pass={password}&user=u"),
+        format!("sqlite://u:{password}@127.0.0.1/x"),
+        format!("sqlite:redis://u:{password}@127.0.0.1:1"),
         format!("quorum:redis://u:{password}@127.0.0.1:1|redis://127.0.0.1:2|redis://127.0.0.1:3"),
         format!("quorum:redis://127.0.0.1:1|redis://127.0.0.1:2|redis://u:{password}@127.0.0.1:3?lease=3s"),
     ]

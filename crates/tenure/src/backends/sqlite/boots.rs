@@ -9,9 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rusqlite::Connection;
 use rusqlite::functions::{Context, FunctionFlags};
 
-use super::fault::NAME;
 use super::peers::{Life, Peers};
-use crate::error::{Error, Result};
 use crate::name::{ClientId, OwnerId};
 
 /// The boot ids that are known to be those of this run.
@@ -77,13 +75,4 @@ impl Known {
             _ => !self.void.insert(client.to_owned()),
         }
     }
-}
-
-/// Tells one run of the machine from the next.
-pub(super) fn boot_id() -> Result<String> {
-    let path = "/proc/sys/kernel/random/boot_id";
-    let id = std::fs::read_to_string(path).map_err(|e| {
-        Error::config(format!("the store {NAME}:"), format!("cannot read {path}: {e}"), "Linux with /proc mounted")
-    })?;
-    Ok(id.trim().to_owned())
 }

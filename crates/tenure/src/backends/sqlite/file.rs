@@ -11,7 +11,9 @@ use rustix::fs::{Access, access};
 use super::bounds::Bounds;
 use super::fault::{NAME, io_error, is_busy, shown, sqlite_error};
 use super::format::{self, Format};
-use super::place::{Place, Terms};
+use super::place::{Inode, Place};
+use super::terms::Terms;
+use super::{index, recognize, siblings};
 use crate::error::{Error, Fault, Result};
 use crate::retry::jitter;
 
@@ -21,7 +23,8 @@ pub(super) struct Database {
     pub(super) conn: Connection,
     pub(super) bounds: Bounds,
     pub(super) place: Arc<Place>,
-    inode: (u64, u64),
+    /// Of the file, its log and the log's index.
+    inodes: Option<[Inode; 3]>,
 }
 
 impl Database {
@@ -30,25 +33,40 @@ impl Database {
         let place = Arc::new(Place::find(terms)?);
         let start = Instant::now();
         loop {
-            match Self::try_open(&place, patience) {
-                // Many first openers at once: SQLite does not wait by itself in all steps of the switch to WAL.
-                Err(Refusal::Sqlite(e)) if is_busy(&e) && start.elapsed() < patience => {
-                    std::thread::sleep(Duration::from_millis(1) + jitter(Duration::from_millis(4)));
-                }
-                Err(Refusal::Sqlite(e)) => return Err(why_not(&place.path, &e)),
-                Err(Refusal::Final(e)) => return Err(e),
+            let refusal = match Self::try_open(&place, terms, patience) {
                 Ok(database) => return Ok(database),
+                Err(refusal) => refusal,
+            };
+            let is_late = start.elapsed() >= patience;
+            match refusal {
+                // Many first openers at once: SQLite does not wait by itself in all steps of the switch to WAL.
+                Refusal::Sqlite(e) if is_busy(&e) && !is_late => {}
+                Refusal::Sqlite(e) => return Err(why_not(&place.path, &e)),
+                Refusal::Removed if !is_late => siblings::look(),
+                Refusal::Removed => return Err(removed(&place.path)),
+                Refusal::Final(e) => return Err(e),
             }
+            std::thread::sleep(Duration::from_millis(1) + jitter(Duration::from_millis(4)));
         }
     }
 
-    fn try_open(place: &Arc<Place>, patience: Duration) -> Result<Self, Refusal> {
+    fn try_open(place: &Arc<Place>, terms: &Terms, patience: Duration) -> Result<Self, Refusal> {
         let path = &*place.path;
-        let before = place.inode();
+        place.check_files(terms)?;
+        if index::lingers(path) {
+            return Err(Refusal::Removed);
+        }
+        // Up to here, and unless the file is ours or new, nothing is changed.
+        recognize::check(place, patience)?;
+        place.claim()?;
+        let before = place.inodes().and_then(|[file, ..]| file);
         // No SQLITE_OPEN_URI: a path is a path. No SQLITE_OPEN_CREATE: it was made, with its mode, in a directory that was looked at.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
         let mut conn = Connection::open_with_flags(path, flags)?;
         let bounds = Bounds::set(&mut conn, patience)?;
+        // A killed process does not checkpoint either; the one that ends well should not pay two fsyncs for it. Nor is
+        // another program's log ours to write back.
+        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         // In one transaction: another process may be making the tables right now.
         let found = format::check(&*conn.transaction()?, path)?;
         if conn.is_readonly("main")? {
@@ -66,29 +84,43 @@ impl Database {
         }
         // No fsync per commit: a power cut ends all holders too, and tokens follow the wall clock, so none comes back.
         conn.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 2000; PRAGMA cell_size_check = ON")?;
-        // A killed process does not checkpoint either; the one that ends well should not pay two fsyncs for it.
-        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         conn.set_prepared_statement_cache_capacity(64);
+        // By which SQLite has opened the log and its index, if it had not yet.
+        format::is_marked(&conn)?;
+        let Some([Some(file), Some(log), Some(shared)]) = place.inodes() else { return Err(Refusal::Removed) };
+        if before != Some(file) || !index::is_open(path, shared) {
+            return Err(Refusal::Removed);
+        }
         if found != Format::Present {
             format::prepare(&mut conn, path)?;
         }
-        match before.filter(|_| place.inode() == before) {
-            Some(inode) => Ok(Self { conn, bounds, place: Arc::clone(place), inode }),
-            None => {
-                let detail = format!("{} was removed or replaced while it was opened", path.display());
-                Err(Error::unavailable(NAME, "opening", Fault::Connection, detail).into())
-            }
-        }
+        let database = Self { conn, bounds, place: Arc::clone(place), inodes: Some([file, log, shared]) };
+        if database.is_in_place() { Ok(database) } else { Err(Refusal::Removed) }
     }
 
-    /// Whether the path still leads to the open file: locks in a file that was removed exclude nobody.
+    /// Whether the path still leads to the open file, its log and its index: locks in what was removed exclude nobody.
     pub(super) fn is_in_place(&self) -> bool {
-        self.place.inode() == Some(self.inode)
+        self.inodes.is_some_and(|opened| self.place.inodes() == Some(opened.map(Some)))
     }
+
+    /// Closes what is not in its place any more. SQLite shares an index within a process: nobody in it could open the file
+    /// anew before.
+    pub(super) fn let_go(&mut self) -> rusqlite::Result<()> {
+        self.inodes = None;
+        self.conn = Connection::open_in_memory()?;
+        Ok(())
+    }
+}
+
+fn removed(path: &Path) -> Error {
+    let detail = format!("{}: it, its -wal or its -shm was removed or replaced while this process had it open", path.display());
+    Error::unavailable(NAME, "opening", Fault::Connection, detail)
 }
 
 pub(super) enum Refusal {
     Sqlite(rusqlite::Error),
+    /// What was opened is not, or not any more, what the path leads to.
+    Removed,
     Final(Error),
 }
 

@@ -91,6 +91,11 @@ pub(super) fn check(conn: &Connection, path: &Path) -> Result<Format, Refusal> {
     }
 }
 
+/// Whether the file says that it is ours.
+pub(super) fn is_marked(conn: &Connection) -> rusqlite::Result<bool> {
+    conn.query_row("PRAGMA application_id", [], |row| row.get(0)).map(|application: i32| application == APPLICATION)
+}
+
 /// What is in a schema: the type, the name, the table, the text.
 type Object = (String, String, String, Option<String>);
 

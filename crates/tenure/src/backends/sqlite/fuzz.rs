@@ -6,7 +6,7 @@ use crate::error::Result;
 
 /// Reads what a URL says of its file, which is not opened.
 pub(crate) fn options(rest: &str, mut options: Options) -> Result<()> {
-    super::place::Terms::read(rest, &mut options).map(drop)
+    super::terms::Terms::read(rest, &mut options).map(drop)
 }
 
 /// A stream is read as the same messages however it arrives, and what is understood is written as it was read.

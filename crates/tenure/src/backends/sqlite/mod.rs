@@ -1,8 +1,9 @@
 //! One file for all processes of one machine: SQLite in WAL mode, and pipes beside it.
 //!
-//! - [`place`]: where it is ([`resolve`]), among whose directories ([`trust`], [`groups`]) and on which [`filesystem`]; [`file`]: how it is opened,
-//!   and within which [`bounds`]; [`format`]: whether it is ours, and its tables; [`fault`]: what its errors mean.
-//! - [`worker`]: the thread that owns the connection.
+//! - [`terms`]: what the URL says; [`place`]: where it is ([`resolve`]), among whose directories ([`trust`], [`groups`]), on which [`filesystem`] and
+//!   under which [`names`]; [`recognize`]: whether it is ours, before it is touched; [`file`]: how it is opened, and within which [`bounds`];
+//!   [`index`]: with which log; [`format`]: whether it is ours, and its tables; [`fault`]: what its errors mean.
+//! - [`worker`]: the thread that owns the connection; [`siblings`]: those of the same process; [`boot`]: by which clock.
 //! - [`verbs`] and [`inspect`]: the contract as SQL. Leases are points of `CLOCK_BOOTTIME`, which all processes share,
 //!   and void after a restart of the machine ([`boots`]). [`rows`]: holds and waiters; [`line`]: who stands where, and who is woken;
 //!   [`polls`]: who asks again, and when; [`numbers`]: permits and latches.
@@ -10,6 +11,7 @@
 //!   [`after`]: what is said and done once the transaction stands.
 
 mod after;
+mod boot;
 mod boots;
 mod bounds;
 mod fault;
@@ -19,17 +21,22 @@ mod format;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod groups;
+mod index;
 mod inspect;
 mod introduce;
 mod line;
 mod message;
+mod names;
 mod numbers;
 mod peers;
 mod pipes;
 mod place;
 mod polls;
+mod recognize;
 mod resolve;
 mod rows;
+mod siblings;
+mod terms;
 mod trust;
 mod verbs;
 mod watches;
@@ -66,7 +73,7 @@ const INSPECTING: &str = "inspecting";
 /// A client of a file. Its thread ends when it is closed or dropped.
 struct Sqlite {
     path: PathBuf,
-    jobs: mpsc::Sender<Job>,
+    jobs: Arc<mpsc::Sender<Job>>,
     hub: Hub,
 }
 
@@ -186,6 +193,8 @@ pub(crate) fn open(address: Address, context: Context) -> BoxFuture<'static, Res
             move |name| watches.forget(name)
         });
         let (jobs, inbox) = mpsc::channel();
+        let jobs = Arc::new(jobs);
+        siblings::join(&jobs);
         let (opened, opening) = oneshot::channel();
         let (worker_hub, runtime) = (hub.clone(), Handle::current());
         let start = move || match Worker::open(address, context, worker_hub, watches, runtime) {

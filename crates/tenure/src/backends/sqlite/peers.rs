@@ -240,7 +240,8 @@ impl Drop for Presence {
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use super::super::place::{Place, Terms};
+    use super::super::place::Place;
+    use super::super::terms::Terms;
     use super::*;
 
     #[test]

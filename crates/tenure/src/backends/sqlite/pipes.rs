@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, mkdirat, mkfifoat, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
-use super::place::{Place, Terms, seen, set_mode};
+use super::place::{Place, seen, set_mode};
+use super::terms::Terms;
 use crate::name::ClientId;
 
 /// The end of the directory's name.

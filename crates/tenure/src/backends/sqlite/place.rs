@@ -3,92 +3,29 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::Permissions;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat, access, fstat, fstatfs, linkat, mknodat, openat, unlinkat};
+use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat, access, fstat, fstatfs, mknodat, openat, statat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::fault::{io_error, shown};
 use super::filesystem;
 use super::groups;
+use super::names;
 use super::resolve::{Resolved, resolve};
+use super::terms::Terms;
 use super::trust::{Seen, Sharing, distrusted};
-use crate::connect::{Options, decode};
 use crate::error::{Error, Result};
 use crate::name::ClientId;
 
 /// What SQLite keeps beside the file.
-const BESIDE: [&str; 3] = ["-journal", "-wal", "-shm"];
+pub(super) const BESIDE: [&str; 3] = ["-journal", "-wal", "-shm"];
 const NOT_FOLLOWED: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// What a URL says of its file.
-#[derive(Debug, Clone)]
-pub(super) struct Terms {
-    path: PathBuf,
-    sharing: Sharing,
-    any_filesystem: bool,
-    /// Whether the directory is there for this file alone.
-    own_directory: bool,
-}
-
-impl Terms {
-    /// Of a URL without its scheme. Makes the directory of the default file.
-    pub(super) fn read(rest: &str, options: &mut Options) -> Result<Self> {
-        let sharing = options.one_of("share", &[("none", Sharing::None), ("group", Sharing::Group)])?.unwrap_or_default();
-        let any_filesystem = options.one_of("filesystem", &[("local", false), ("any", true)])?.unwrap_or(false);
-        let path = locate(rest)?;
-        Ok(Self { path, sharing, any_filesystem, own_directory: rest.is_empty() && sharing == Sharing::None })
-    }
-
-    #[cfg(test)]
-    pub(super) fn of(path: PathBuf) -> Self {
-        Self { path, sharing: Sharing::None, any_filesystem: false, own_directory: false }
-    }
-}
-
-/// The file that a URL names.
-fn locate(rest: &str) -> Result<PathBuf> {
-    let refuse = |problem: &str| {
-        Error::config(format!("the URL sqlite:{rest}"), problem, "sqlite: alone, sqlite:/absolute/path or sqlite:relative/path")
-    };
-    if rest.is_empty() {
-        return default_file(std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"));
-    }
-    if rest.starts_with("//") && !rest.starts_with("///") {
-        return Err(refuse("names a host"));
-    }
-    let path = decode(rest).ok_or_else(|| refuse("is not UTF-8"))?;
-    if path.contains('\0') {
-        return Err(refuse("has a NUL in its path"));
-    }
-    // Absolute, so that neither a later chdir nor SQLite's special name ":memory:" changes its meaning.
-    std::path::absolute(&path).map_err(|e| refuse(&format!("has no absolute path: {e}")))
-}
-
-fn default_file(state: Option<OsString>, home: Option<OsString>) -> Result<PathBuf> {
-    // Relative values are void by the XDG rules.
-    let absolute = |dir: Option<OsString>| dir.map(PathBuf::from).filter(|dir| dir.is_absolute());
-    let dir = absolute(state).or_else(|| absolute(home).map(|home| home.join(".local/state"))).ok_or_else(|| {
-        let fix = "XDG_STATE_HOME or HOME set to an absolute path, or a file as in sqlite:/path/to/file";
-        Error::config("the URL sqlite:", "has no state directory to put its file in", fix)
-    })?;
-    let dir = dir.join("tenure");
-    make_directory(&dir)?;
-    Ok(dir.join("locks.db"))
-}
-
-/// Makes what is missing of a directory, where nobody else could lead that elsewhere.
-fn make_directory(dir: &Path) -> Result<()> {
-    let failed = |e| io_error(dir, "creating", &e);
-    let Some(there) = dir.ancestors().find(|dir| dir.exists()).filter(|there| *there != dir) else { return Ok(()) };
-    let Resolved { path, links } = resolve(there)?;
-    let user = geteuid().as_raw();
-    let own = closed(user);
-    check_directories((user, Sharing::None), (dir, own), Some(&path), &links)?;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)
-}
+/// The device, and the number on it.
+pub(super) type Inode = (u64, u64);
 
 /// A place that was looked at, and may be used.
 #[derive(Debug)]
@@ -104,8 +41,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Looks at the directory and at what is in it, makes the file if there is none, and closes to others what is open to
-    /// them. The file is not opened for that: closing it again would end the POSIX locks of other connections.
+    /// Looks at the directory. The file need not be there yet, see `check_files` and `claim`.
     pub(super) fn find(terms: &Terms) -> Result<Self> {
         let Resolved { path, links } = resolve(&terms.path)?;
         let a_directory = || Error::config(shown(&path), "is a directory", "a file");
@@ -122,15 +58,25 @@ impl Place {
         if !terms.any_filesystem {
             filesystem::check(&shown(&path), fstatfs(&place.dir).map_err(failed)?.f_type.into())?;
         }
-        for end in BESIDE {
-            place.check_file(end, terms)?;
-        }
-        if !place.check_file("", terms)? {
-            access(parent, Access::WRITE_OK).map_err(failed)?;
-            place.make_file().map_err(|e| io_error(&path, "creating", &e.into()))?;
-        }
-        access(&path, Access::WRITE_OK).map_err(|e| io_error(&path, "opening", &e.into()))?;
         Ok(place)
+    }
+
+    /// Whether the file and what is beside it may be used, as far as that can be seen from outside. Nothing is changed.
+    pub(super) fn check_files(&self, terms: &Terms) -> Result<()> {
+        BESIDE.iter().chain(&[""]).try_for_each(|end| self.check_file(end, terms))
+    }
+
+    /// Closes to others what is open to them, and makes the file if there is none.
+    pub(super) fn claim(&self) -> Result<()> {
+        for end in BESIDE {
+            self.close_to_others(end)?;
+        }
+        if !self.close_to_others("")? {
+            let parent = self.path.parent().unwrap_or(&self.path);
+            access(parent, Access::WRITE_OK).map_err(|e| io_error(parent, "opening", &e.into()))?;
+            self.make_file().map_err(|e| io_error(&self.path, "creating", &e.into()))?;
+        }
+        access(&self.path, Access::WRITE_OK).map_err(|e| io_error(&self.path, "opening", &e.into()))
     }
 
     /// The directory, and a name that begins with that of the file.
@@ -140,30 +86,47 @@ impl Place {
         (&self.dir, name)
     }
 
-    /// Which file the name leads to now, in the directory that was looked at, if that still has its path.
-    pub(super) fn inode(&self) -> Option<(u64, u64)> {
+    /// Which files the name leads to now, and those of the log and the index, in the directory that was looked at, if that
+    /// still has its path.
+    pub(super) fn inodes(&self) -> Option<[Option<Inode>; 3]> {
         let parent = rustix::fs::lstat(self.path.parent()?).ok()?;
         let dir = fstat(&self.dir).ok()?;
-        let file = rustix::fs::statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        ((parent.st_dev, parent.st_ino) == (dir.st_dev, dir.st_ino)).then_some((file.st_dev, file.st_ino))
+        let inode = |end| self.stat(end).map(|file| (file.st_dev, file.st_ino));
+        ((parent.st_dev, parent.st_ino) == (dir.st_dev, dir.st_ino)).then(|| ["", "-wal", "-shm"].map(inode))
     }
 
-    /// Whether the file is there, and may be used. What is the user's own gets the mode it should have.
-    fn check_file(&self, end: &str, terms: &Terms) -> Result<bool> {
+    /// How long a file is, if it is there.
+    pub(super) fn size(&self, end: &str) -> Option<u64> {
+        self.stat(end).and_then(|stat| u64::try_from(stat.st_size).ok())
+    }
+
+    fn stat(&self, end: &str) -> Option<Stat> {
+        let (dir, name) = self.beside(end);
+        statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()
+    }
+
+    /// By a descriptor that is a path only: closing any other would end the POSIX locks of other connections.
+    fn open(&self, end: &str) -> Result<Option<(PathBuf, OwnedFd, Stat)>> {
         let (dir, name) = self.beside(end);
         let path = self.path.with_file_name(&name);
-        let failed = |e: std::io::Error| io_error(&path, "opening", &e);
+        let failed = |e: Errno| io_error(&path, "opening", &e.into());
         let file = match openat(dir, &name, NOT_FOLLOWED, Mode::empty()) {
-            Err(Errno::NOENT) => return Ok(false),
-            opened => opened.map_err(|e| failed(e.into()))?,
+            Err(Errno::NOENT) => return Ok(None),
+            opened => opened.map_err(failed)?,
         };
-        let stat = fstat(&file).map_err(|e| failed(e.into()))?;
+        let stat = fstat(&file).map_err(failed)?;
+        Ok(Some((path, file, stat)))
+    }
+
+    fn check_file(&self, end: &str, terms: &Terms) -> Result<()> {
+        let Some((path, file, stat)) = self.open(end)? else { return Ok(()) };
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(Error::config(shown(&path), "is not a regular file", "a file, or none yet"));
         }
         // It may be a mount of its own.
         if !terms.any_filesystem {
-            filesystem::check(&shown(&path), fstatfs(&file).map_err(|e| failed(e.into()))?.f_type.into())?;
+            let magic = fstatfs(&file).map_err(|e| io_error(&path, "opening", &e.into()))?.f_type;
+            filesystem::check(&shown(&path), magic.into())?;
         }
         if !self.sharing.owns(seen(&stat), self.user, self.group) {
             let problem = match self.sharing {
@@ -176,8 +139,14 @@ impl Place {
                 "a file of this user, or with share=group of the directory's group",
             ));
         }
-        if stat.st_uid == self.user {
-            set_mode(&file, stat.st_mode, self.sharing.file()).map_err(failed)?;
+        if end.is_empty() { names::check(&path, &self.dir, &file) } else { Ok(()) }
+    }
+
+    /// Whether the file is there. What is the user's own gets the mode it should have.
+    fn close_to_others(&self, end: &str) -> Result<bool> {
+        let Some((path, file, stat)) = self.open(end)? else { return Ok(false) };
+        if stat.st_uid == self.user && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+            set_mode(&file, stat.st_mode, self.sharing.file()).map_err(|e| io_error(&path, "closing to others", &e))?;
         }
         Ok(true)
     }
@@ -187,21 +156,19 @@ impl Place {
         let unique = ClientId::random().map_err(|_| Errno::IO)?;
         let (dir, hidden) = self.beside(&format!(".{unique}.new"));
         mknodat(dir, &hidden, FileType::RegularFile, Mode::from_raw_mode(0o600), 0)?;
-        let made = openat(dir, &hidden, NOT_FOLLOWED, Mode::empty())
-            .and_then(|file| set_mode(&file, 0, self.sharing.file()).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO)))
-            .and_then(|()| match linkat(dir, &hidden, dir, &self.name, AtFlags::empty()) {
-                // Another process was faster.
-                Err(Errno::EXIST) => Ok(()),
-                linked => linked,
-            });
-        unlinkat(dir, &hidden, AtFlags::empty())?;
-        made
+        let closed = openat(dir, &hidden, NOT_FOLLOWED, Mode::empty())
+            .and_then(|file| set_mode(&file, 0, self.sharing.file()).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO)));
+        if closed.is_err() {
+            unlinkat(dir, &hidden, AtFlags::empty())?;
+            return closed;
+        }
+        names::give(dir, &hidden, &self.name)
     }
 }
 
 /// Whether nobody but those who may use the file decides what is in its directory, in those above it and in those of the
 /// links that lead to it.
-fn check_directories(
+pub(super) fn check_directories(
     (user, sharing): (u32, Sharing),
     (own, own_seen): (&Path, Seen),
     above: Option<&Path>,
@@ -240,7 +207,7 @@ fn directory(path: &Path, stat: &Stat) -> Seen {
 }
 
 /// One that is a user's alone.
-fn closed(user: u32) -> Seen {
+pub(super) fn closed(user: u32) -> Seen {
     Seen { user, group: user, mode: 0o700, is_private: true, has_acl: false }
 }
 
@@ -269,24 +236,7 @@ pub(super) fn set_mode(file: impl AsFd, is: u32, should: u32) -> std::io::Result
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt;
-
     use super::*;
-
-    #[test]
-    fn the_default_file_needs_an_absolute_state_directory() {
-        let dir = tempfile::tempdir().unwrap();
-        let (state, home) = (dir.path().join("state"), dir.path().join("home"));
-        assert_eq!(default_file(Some(state.clone().into()), None).unwrap(), state.join("tenure/locks.db"));
-        assert_eq!(
-            default_file(Some("relative".into()), Some(home.clone().into())).unwrap(),
-            home.join(".local/state/tenure/locks.db")
-        );
-        let mode = std::fs::metadata(state.join("tenure")).unwrap().mode();
-        assert_eq!(mode & 0o777, 0o700);
-        assert!(matches!(default_file(None, None), Err(Error::Config { .. })));
-        assert!(matches!(default_file(Some("".into()), None), Err(Error::Config { .. })));
-    }
 
     #[test]
     fn a_list_of_rights_counts_however_long_it_is() {
@@ -305,16 +255,6 @@ mod tests {
                 set => set.unwrap(),
             }
             assert!(has_acl(dir.path()));
-        }
-    }
-
-    #[test]
-    fn paths_are_decoded_and_hosts_refused() {
-        assert_eq!(locate("/a%20b/c%3Fd").unwrap(), Path::new("/a b/c?d"));
-        assert_eq!(locate("///a").unwrap(), Path::new("/a"));
-        assert!(locate(":memory:").unwrap().is_absolute());
-        for bad in ["//host/a", "/a%00b", "/%ff"] {
-            assert!(matches!(locate(bad), Err(Error::Config { .. })), "{bad}");
         }
     }
 }

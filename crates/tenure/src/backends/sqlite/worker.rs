@@ -12,12 +12,14 @@ use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
 
 use super::after::After;
-use super::boots::{Boots, boot_id};
+use super::boot;
+use super::boots::Boots;
 use super::fault::sqlite_error;
 use super::file::Database;
 use super::peers::{Peers, Presence};
 use super::pipes::Pipes;
-use super::place::{Place, Terms};
+use super::place::Place;
+use super::terms::Terms;
 use super::verbs::{Answer, Me, Verbs};
 use super::watches::Watches;
 use crate::clock::Instant;
@@ -35,6 +37,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// What the thread is asked to do.
 pub(super) enum Job {
     Call(Box<dyn Call>),
+    /// See [`super::siblings`].
+    Look,
     Close(oneshot::Sender<()>),
 }
 
@@ -103,7 +107,7 @@ impl Worker {
     pub(super) fn open(mut address: Address, context: Context, hub: Hub, watches: Watches, runtime: Handle) -> Result<Self> {
         // A little less than the engine waits, so that its answer says why.
         let patience = context.timeout - context.timeout / 10;
-        let boot = boot_id()?;
+        let boot = boot::id()?;
         let terms = Terms::read(&address.rest, &mut address.options)?;
         let boots = Boots::new(boot.clone());
         let database = open_database(&terms, patience, &boots)?;
@@ -133,6 +137,7 @@ impl Worker {
                 match job {
                     Job::Call(call) if call.abandoned() => {}
                     Job::Call(call) => calls.push(call),
+                    Job::Look => self.let_go(),
                     Job::Close(done) => close = Some(done),
                 }
                 if close.is_some() || calls.len() == BATCH {
@@ -211,7 +216,7 @@ impl Worker {
     fn follow_file(&mut self) -> Result<()> {
         let is_in_place = self.database.is_in_place();
         if !is_in_place {
-            warn!(file = %self.database.place.path.display(), "the file was removed or replaced; its locks are lost");
+            self.let_go();
             self.database = open_database(&self.terms, self.patience, &self.boots)?;
         }
         let has_pipes = match &self.presence {
@@ -236,6 +241,17 @@ impl Worker {
             self.tried = self.me.clock.now();
         }
         Ok(())
+    }
+
+    /// Closes the file if it, its log or the log's index is not in its place any more.
+    fn let_go(&mut self) {
+        if !self.database.is_in_place() {
+            let file = self.database.place.path.display();
+            warn!(%file, "it, its -wal or its -shm was removed or replaced; its locks may be lost");
+            if let Err(e) = self.database.let_go() {
+                debug!(error = %e, "it stays open");
+            }
+        }
     }
 
     fn leave(&mut self) {

@@ -1,0 +1,116 @@
+//! What a URL says of the file, and where the default one is.
+
+use std::ffi::OsString;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
+
+use super::fault::io_error;
+use super::place::{check_directories, closed};
+use super::resolve::{Resolved, resolve};
+use super::trust::Sharing;
+use crate::connect::{Options, decode};
+use crate::error::{Error, Result};
+
+/// What a URL says of its file.
+#[derive(Debug, Clone)]
+pub(super) struct Terms {
+    pub(super) path: PathBuf,
+    pub(super) sharing: Sharing,
+    pub(super) any_filesystem: bool,
+    /// Whether the directory is there for this file alone.
+    pub(super) own_directory: bool,
+}
+
+impl Terms {
+    /// Of a URL without its scheme. Makes the directory of the default file.
+    pub(super) fn read(rest: &str, options: &mut Options) -> Result<Self> {
+        let sharing = options.one_of("share", &[("none", Sharing::None), ("group", Sharing::Group)])?.unwrap_or_default();
+        let any_filesystem = options.one_of("filesystem", &[("local", false), ("any", true)])?.unwrap_or(false);
+        let path = locate(rest)?;
+        Ok(Self { path, sharing, any_filesystem, own_directory: rest.is_empty() && sharing == Sharing::None })
+    }
+
+    #[cfg(test)]
+    pub(super) fn of(path: PathBuf) -> Self {
+        Self { path, sharing: Sharing::None, any_filesystem: false, own_directory: false }
+    }
+}
+
+/// The file that a URL names.
+fn locate(rest: &str) -> Result<PathBuf> {
+    // Not a word of it is repeated: it may be another store's URL, with a password in it.
+    let refuse =
+        |problem: &str| Error::config("the sqlite: URL", problem, "sqlite: alone, sqlite:/absolute/path or sqlite:relative/path");
+    if rest.is_empty() {
+        return default_file(std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"));
+    }
+    if rest.starts_with("//") && !rest.starts_with("///") {
+        return Err(refuse("names a host"));
+    }
+    let path = decode(rest).ok_or_else(|| refuse("is not UTF-8"))?;
+    if path.contains('\0') {
+        return Err(refuse("has a NUL in its path"));
+    }
+    if path.contains("://") {
+        return Err(refuse("has another URL in place of its path"));
+    }
+    // Absolute, so that neither a later chdir nor SQLite's special name ":memory:" changes its meaning.
+    std::path::absolute(&path).map_err(|e| refuse(&format!("has no absolute path: {e}")))
+}
+
+fn default_file(state: Option<OsString>, home: Option<OsString>) -> Result<PathBuf> {
+    // Relative values are void by the XDG rules.
+    let absolute = |dir: Option<OsString>| dir.map(PathBuf::from).filter(|dir| dir.is_absolute());
+    let dir = absolute(state).or_else(|| absolute(home).map(|home| home.join(".local/state"))).ok_or_else(|| {
+        let fix = "XDG_STATE_HOME or HOME set to an absolute path, or a file as in sqlite:/path/to/file";
+        Error::config("the URL sqlite:", "has no state directory to put its file in", fix)
+    })?;
+    let dir = dir.join("tenure");
+    make_directory(&dir)?;
+    Ok(dir.join("locks.db"))
+}
+
+/// Makes what is missing of a directory, where nobody else could lead that elsewhere.
+fn make_directory(dir: &Path) -> Result<()> {
+    let failed = |e| io_error(dir, "creating", &e);
+    let Some(there) = dir.ancestors().find(|dir| dir.exists()).filter(|there| *there != dir) else { return Ok(()) };
+    let Resolved { path, links } = resolve(there)?;
+    let user = geteuid().as_raw();
+    let own = closed(user);
+    check_directories((user, Sharing::None), (dir, own), Some(&path), &links)?;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn the_default_file_needs_an_absolute_state_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let (state, home) = (dir.path().join("state"), dir.path().join("home"));
+        assert_eq!(default_file(Some(state.clone().into()), None).unwrap(), state.join("tenure/locks.db"));
+        assert_eq!(
+            default_file(Some("relative".into()), Some(home.clone().into())).unwrap(),
+            home.join(".local/state/tenure/locks.db")
+        );
+        let mode = std::fs::metadata(state.join("tenure")).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        assert!(matches!(default_file(None, None), Err(Error::Config { .. })));
+        assert!(matches!(default_file(Some("".into()), None), Err(Error::Config { .. })));
+    }
+
+    #[test]
+    fn paths_are_decoded_and_hosts_refused() {
+        assert_eq!(locate("/a%20b/c%3Fd").unwrap(), Path::new("/a b/c?d"));
+        assert_eq!(locate("///a").unwrap(), Path::new("/a"));
+        assert!(locate(":memory:").unwrap().is_absolute());
+        for bad in ["//host/a", "/a%00b", "/%ff", "redis://h/a", "redis:%2F%2Fh/a", "/redis%3A//h"] {
+            assert!(matches!(locate(bad), Err(Error::Config { .. })), "{bad}");
+        }
+    }
+}
