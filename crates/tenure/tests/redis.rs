@@ -22,6 +22,7 @@ mod redis_cases {
     pub(crate) mod tenants;
     pub(crate) mod tls;
     pub(crate) mod tracking;
+    pub(crate) mod turns;
 }
 
 use redis_cases::cost::*;
@@ -42,6 +43,7 @@ use redis_cases::peer_shared::*;
 use redis_cases::tenants::*;
 use redis_cases::tls::*;
 use redis_cases::tracking::*;
+use redis_cases::turns::*;
 
 fn main() {
     support::run(tests! {
@@ -57,6 +59,9 @@ fn main() {
             owners_of_permits_that_are_gone_are_forgotten
             permits_of_which_one_was_taken_for_lapsed_are_gone_as_a_whole
             a_short_wait_to_write_does_not_end_the_mark_of_a_long_one
+            whose_turn_it_is_goes_with_the_last_writer_in_line
+            a_mark_of_a_version_before_is_heeded_after_one_reader
+            a_clock_that_is_set_back_costs_readers_one_grace
             dead_readers_do_not_pile_up_among_many
             a_line_with_other_members_than_its_deadlines_repairs_itself
             a_user_without_rights_ends_nobodys_read_lock

@@ -191,6 +191,7 @@ properties! {
         a_dead_writer_in_line_costs_readers_a_grace_each_time
         who_reads_or_has_written_leaves_nothing_to_a_writer_in_line
         readers_have_a_turn_between_writers
+        a_release_wakes_the_writer_behind_readers_in_line
         near_readers_leave_a_turn_to_a_far_writer;
     lines:
         a_fair_line_is_served_in_order

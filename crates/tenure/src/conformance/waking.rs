@@ -8,7 +8,7 @@ use crate::backend::{Attempt, Claim, Mode};
 use crate::signal::Signal;
 
 /// Asks until it is told "busy": one of several stores may take a while to see that nobody can have it.
-async fn busy(peer: &Peer, claim: &Claim) {
+pub(super) async fn busy(peer: &Peer, claim: &Claim) {
     for _ in 0..50 {
         match peer.ask(claim).await {
             Attempt::Busy { .. } => return,
@@ -20,7 +20,7 @@ async fn busy(peer: &Peer, claim: &Claim) {
 }
 
 /// One who waits, below the engine.
-struct Waiter<'a> {
+pub(super) struct Waiter<'a> {
     s: &'a Subject,
     peer: &'a Peer,
     claim: Claim,
@@ -28,7 +28,7 @@ struct Waiter<'a> {
 }
 
 impl<'a> Waiter<'a> {
-    async fn new(s: &'a Subject, peer: &'a Peer, claim: Claim) -> Self {
+    pub(super) async fn new(s: &'a Subject, peer: &'a Peer, claim: Claim) -> Self {
         let signal = sure(|| peer.backend.watch(&claim)).await;
         busy(peer, &claim).await;
         let mut waiter = Self { s, peer, claim, signal };
@@ -37,7 +37,7 @@ impl<'a> Waiter<'a> {
     }
 
     /// Asks again for as long as it is told to, as the engine does.
-    async fn settle(&mut self) {
+    pub(super) async fn settle(&mut self) {
         for _ in 0..20 {
             if tokio::time::timeout(self.s.lease() / 10, self.signal.fired()).await.is_err() {
                 return;
@@ -47,7 +47,7 @@ impl<'a> Waiter<'a> {
     }
 
     /// It has heard of what came after it had settled.
-    async fn hears(mut self, what: &str) {
+    pub(super) async fn hears(mut self, what: &str) {
         let told = tokio::time::timeout(self.s.lease() * 10, self.signal.fired()).await;
         assert!(told.is_ok(), "{:?} was not told: {what}", self.claim.mode);
         self.peer.release(&self.claim).await;
