@@ -1,4 +1,4 @@
-//! How many calls may be under way to one part of a store, which may do one after the other.
+//! How many calls of one kind may be under way to one part of a store, which may do one after the other.
 
 use std::sync::Arc;
 use std::time::Duration;

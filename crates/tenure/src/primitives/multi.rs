@@ -285,8 +285,10 @@ impl MultiGuard {
     /// What is in the way of a caller that will not have all: gone before it is answered, if the stores can tell in time. The
     /// releases go on by themselves.
     async fn give_back(self, core: &Core, until: Option<Instant>) {
-        let until = until.map_or(Patience::Endless, Patience::Until);
-        drop(core.within(until, self.release()).await);
+        match until {
+            Some(until) => drop(core.within(Patience::Until(until), self.release()).await),
+            None => drop(self.release().await),
+        }
     }
 }
 
