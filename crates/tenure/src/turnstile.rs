@@ -16,6 +16,9 @@ use crate::guard::Held;
 use crate::hold::Terms;
 use crate::name::Resource;
 
+/// A store that answers does so in less: who stood behind a hold that was given back is not told of an outage before that.
+const ANSWERS_WITHIN: Duration = Duration::from_millis(250);
+
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Turnstile(Arc<Mutex<Lanes>>);
 
@@ -78,8 +81,8 @@ struct Lane {
     trouble: Option<Error>,
     /// What the store answered last, if it has and that still holds.
     last: Option<Heard>,
-    /// So many had come when the last hold of this process was given back: they know that it was busy until then.
-    knew: u64,
+    /// How many had come when the last hold of this process was given back, and until when it counts that they know of it.
+    gave_back: Option<(u64, Instant)>,
     /// How many have come to wait so far.
     arrivals: u64,
     /// So many of them had come before the store was asked and said that it is busy.
@@ -94,7 +97,17 @@ struct Lane {
 impl Lane {
     fn new(gate: &Gate, taken: Taken) -> Self {
         let came = gate.answers_are_shared().then(Arc::default);
-        Self { waiting: VecDeque::new(), trouble: None, last: None, knew: 0, arrivals: 0, refused: 0, taken, came, resting: None }
+        Self {
+            waiting: VecDeque::new(),
+            trouble: None,
+            last: None,
+            gave_back: None,
+            arrivals: 0,
+            refused: 0,
+            taken,
+            came,
+            resting: None,
+        }
     }
 }
 
@@ -118,8 +131,8 @@ struct Waiter {
 pub(crate) enum Standing {
     /// Somebody else has it.
     Busy,
-    /// A task of this process had it when this one came. Who has it now is being asked by another.
-    WasBusy,
+    /// A task of this process had it when this one came, and has given it back only now: until then it counts as busy.
+    WasBusy(Instant),
     /// The store has not said so to anybody here.
     Unknown,
     /// The store cannot tell.
@@ -213,8 +226,10 @@ impl Turnstile {
             Some(lane) if gate.answers_are_shared() && lane.refused < arrival => Standing::Unknown,
             // One who does not wait is answered by others' asking; a task of this process has it, or is about to.
             Some(lane) if arrival > 0 && !gate.answers_are_shared() => match lane.last {
-                None if arrival <= lane.knew => Standing::WasBusy,
-                None => Standing::Unknown,
+                None => match lane.gave_back {
+                    Some((came, until)) if arrival <= came && Instant::now() < until => Standing::WasBusy(until),
+                    _ => Standing::Unknown,
+                },
                 // There may be more for those who come after.
                 Some(Heard::Granted) if gate.is_shared() => Standing::Unknown,
                 Some(_) => Standing::Busy,
@@ -362,12 +377,13 @@ impl Turn {
 
     /// The hold is over: nobody knows who has it now.
     pub(crate) fn over(&self) {
-        self.lane(|lane| (lane.last, lane.knew) = (None, lane.arrivals));
+        let until = Instant::now() + ANSWERS_WITHIN;
+        self.lane(|lane| (lane.last, lane.gave_back) = (None, Some((lane.arrivals, until))));
     }
 
     /// The hold was lost: nobody knows since when.
     pub(crate) fn lost(&self) {
-        self.lane(|lane| (lane.last, lane.knew) = (None, 0));
+        self.lane(|lane| (lane.last, lane.gave_back) = (None, None));
     }
 
     fn lane<T>(&self, look: impl FnOnce(&mut Lane) -> T) -> Option<T> {

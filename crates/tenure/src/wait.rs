@@ -82,7 +82,9 @@ pub(crate) fn start(core: &Arc<Core>, request: Request) -> oneshot::Receiver<Res
     runtime.spawn(async move {
         let _busy = busy;
         let asked = core.settings.clock.now();
-        Contender { core: &core, request, answer: Some(answer), asked, busy: false, waited: false }.run().await;
+        let contender =
+            Contender { core: &core, request, answer: Some(answer), asked, busy: false, busy_until: None, waited: false };
+        contender.run().await;
     });
     receiver
 }
@@ -94,7 +96,7 @@ pub(crate) fn not_asked<T>(core: &Core, request: &Request) -> Result<Option<T>> 
         Some(Standing::Unknown) => Err(late(core, "acquiring")),
         Some(Standing::Trouble(error)) => Err(error),
         // Of those who have no turn in the process nothing is known here.
-        Some(Standing::Busy | Standing::WasBusy) | None => Ok(None),
+        Some(Standing::Busy | Standing::WasBusy(_)) | None => Ok(None),
     }
 }
 
@@ -111,6 +113,8 @@ struct Contender<'a> {
     asked: Instant,
     /// Whether somebody else had it when last asked: at the store, or in this process.
     busy: bool,
+    /// Until when it counts that somebody else of this process has just had it.
+    busy_until: Option<tokio::time::Instant>,
     /// Whether somebody else had it at any time.
     waited: bool,
 }
@@ -141,7 +145,7 @@ impl Contender<'_> {
             Some(Pass::Done(left)) => self.reply(Ok(Some(Outcome::Done(left)))),
             // A store that cannot be reached must not look like a lock that somebody holds.
             None => match self.core.turnstile.standing(&gate, arrival) {
-                Standing::Busy | Standing::WasBusy => self.reply(Ok(None)),
+                Standing::Busy | Standing::WasBusy(_) => self.reply(Ok(None)),
                 Standing::Unknown => self.reply(Err(late(self.core, "acquiring"))),
                 Standing::Trouble(error) => self.reply(Err(error)),
             },
@@ -172,8 +176,12 @@ impl Contender<'_> {
                     Woken::Go => {
                         // What the one before was told is all that this one knows until it is told something itself.
                         let standing = self.core.turnstile.standing(gate, arrival);
-                        self.busy = matches!(standing, Standing::Busy);
-                        self.waited = matches!(standing, Standing::Busy | Standing::WasBusy);
+                        self.waited = matches!(standing, Standing::Busy | Standing::WasBusy(_));
+                        match standing {
+                            Standing::Busy => self.busy = true,
+                            Standing::WasBusy(until) => self.busy_until = Some(until),
+                            Standing::Unknown | Standing::Trouble(_) => {}
+                        }
                         (arrival, got)
                     }
                     // Whatever came in this moment goes back by being dropped.
@@ -308,7 +316,7 @@ impl Contender<'_> {
                 Err(e) => e,
             };
             residue = true;
-            self.busy = false;
+            (self.busy, self.busy_until) = (false, None);
             failures += 1;
             settings.counters.errors.up();
             turn.iter().for_each(|turn| turn.heard_trouble(error.clone()));
@@ -376,7 +384,8 @@ impl Contender<'_> {
 
     /// Answers a caller whose time is up while the store has yet to answer.
     fn time_is_up(&mut self, doing: &str) {
-        self.reply(if self.busy { Ok(None) } else { Err(late(self.core, doing)) });
+        let busy = self.busy || self.busy_until.is_some_and(|until| tokio::time::Instant::now() < until);
+        self.reply(if busy { Ok(None) } else { Err(late(self.core, doing)) });
     }
 
     /// Whether nobody waits for the answer any more.
