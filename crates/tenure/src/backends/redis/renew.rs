@@ -30,17 +30,11 @@ impl Redis {
         let longest = claims.iter().map(|c| c.lease).max().unwrap_or_default();
         let ask = join_all(groups.into_iter().map(async |((slot, kind), claims)| {
             let (places, claims): (Vec<usize>, Vec<&Claim>) = claims.into_iter().unzip();
-            (places, self.extend_group(slot, kind, &claims).await)
+            let group = self.extend_group(slot, kind, &claims).await.into_iter().zip(claims);
+            (places, join_all(group.map(|(answer, claim)| self.or_as_reader(slot, claim, answer))).await)
         }));
         for (places, group) in self.recorded(longest, ask).await {
             places.into_iter().zip(group).for_each(|(place, answer)| answers[place] = answer);
-        }
-        for (answer, claim) in answers.iter_mut().zip(claims) {
-            if matches!(answer, Ok(Renewal::Gone)) && claim.mode == Mode::Write {
-                // It may read by now: the answer to a downgrade may be under way, or lost.
-                let reader = Claim { mode: Mode::Downgrade, ..claim.clone() };
-                *answer = self.extend_one(self.router.slot(&claim.resource)?, &reader).await;
-            }
         }
         if answers.iter().all(Result::is_err) {
             return answers.into_iter().collect();
@@ -70,6 +64,14 @@ impl Redis {
             return join_all(claims.iter().map(|claim| self.extend_one(slot, claim))).await;
         }
         claims.iter().map(|_| Err(error.clone())).collect()
+    }
+
+    /// A writer may read by now: the answer to its downgrade may be under way, or lost.
+    async fn or_as_reader(&self, slot: u16, claim: &Claim, answer: Result<Renewal>) -> Result<Renewal> {
+        if !matches!(answer, Ok(Renewal::Gone)) || claim.mode != Mode::Write {
+            return answer;
+        }
+        self.extend_on_the_way(slot, &Claim { mode: Mode::Downgrade, ..claim.clone() }, false).await
     }
 
     async fn extend_at_once(&self, slot: u16, kind: Renews, claims: &[&Claim]) -> Result<Vec<Result<Renewal>>> {
