@@ -1,6 +1,6 @@
 //! Who holds what.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -94,11 +94,8 @@ impl Redis {
         let told: Vec<Told<'_>> = told.iter().filter_map(Told::read).collect();
         let note = text(note).and_then(|n| n.split_once(' '));
         let taken: i64 = told.iter().filter(|t| t.how == "permit").map(|_| 1).sum();
-        let holders = if int(free).is_some() {
-            self.permit_holders(name, &told).await
-        } else {
-            self.holders(name, &told, fence, note).await
-        };
+        let abouts = self.abouts(name, &told).await;
+        let holders = if int(free).is_some() { permit_holders(&told, &abouts) } else { holders(&told, &abouts, fence, note) };
         Ok(State {
             resource: name.clone(),
             holders,
@@ -111,72 +108,24 @@ impl Redis {
         })
     }
 
-    async fn holders(&self, name: &Resource, told: &[Told<'_>], token: Option<Token>, note: Option<(&str, &str)>) -> Vec<Holder> {
-        join_all(told.iter().map(|told| async move {
-            let own_note = note.filter(|(whose, _)| *whose == told.owner).map(|(_, note)| note);
-            let mode = match told.how {
-                "read" => Mode::Read,
-                "write" => Mode::Write,
-                _ => Mode::Exclusive,
-            };
-            self.holder(name, told.owner, mode, (told.token, token), told.expires_in(), told.note.or(own_note)).await
-        }))
-        .await
+    /// What the clients of all these said of themselves; each is looked for once, however much it holds.
+    async fn abouts(&self, name: &Resource, told: &[Told<'_>]) -> Abouts {
+        let clients: HashSet<ClientId> = told.iter().filter_map(|t| Some(t.owner.parse::<OwnerId>().ok()?.client)).collect();
+        let found = clients.into_iter().map(async |client| Some((client, self.about(name, client).await?)));
+        join_all(found).await.into_iter().flatten().collect()
     }
 
-    /// Those who hold permits: ours by their owners, others by the ids of theirs.
-    async fn permit_holders(&self, name: &Resource, told: &[Told<'_>]) -> Vec<Holder> {
-        let mut ids: HashMap<&str, &Told<'_>> = told.iter().filter(|t| t.how == "permit").map(|t| (t.owner, t)).collect();
-        let mut holders = Vec::new();
-        for owner in told.iter().filter(|t| t.how == "owner") {
-            let Ok(id) = owner.owner.parse::<OwnerId>() else { continue };
-            let own: Vec<_> = keys::permit_ids(id, u32::from(u16::MAX)).map_while(|id| ids.remove(&*id)).collect();
-            let (Some(first), Ok(take)) = (own.first(), u32::try_from(own.len())) else { continue };
-            let mode = Mode::Permits { take, of: 0 };
-            holders.push(self.holder(name, owner.owner, mode, (owner.token, None), first.expires_in(), owner.note).await);
-        }
-        for (id, told) in ids {
-            holders.push(self.holder(name, id, Mode::Permits { take: 1, of: 0 }, (None, None), told.expires_in(), None).await);
-        }
-        holders
-    }
-
-    async fn holder(
-        &self,
-        name: &Resource,
-        owner: &str,
-        mode: Mode,
-        (own, last): (Option<Token>, Option<Token>),
-        expires_in: Option<Duration>,
-        note: Option<&str>,
-    ) -> Holder {
-        let about = self.about(name, owner).await;
-        // Whoever has no record here (Java, for one) has not taken its lock under the last token of the name.
-        let token = own.or(about.as_ref().and(last));
-        let since = token.and_then(|t| UNIX_EPOCH.checked_add(Duration::from_micros(t.get())));
-        Holder {
-            owner: owner.to_owned(),
-            mode,
-            token,
-            since: since.filter(|s| *s <= SystemTime::now() + Duration::from_secs(3600)),
-            expires_in,
-            note: note.map(str::to_owned).or(about),
-        }
-    }
-
-    /// What the client of an owner said of itself.
-    async fn about(&self, name: &Resource, owner: &str) -> Option<String> {
-        let owner: OwnerId = owner.parse().ok()?;
-        if let Some(known) = self.known_clients.get(owner.client) {
+    async fn about(&self, name: &Resource, client: ClientId) -> Option<String> {
+        if let Some(known) = self.known_clients.get(client) {
             return Some(known);
         }
-        let mut prefixes = keys::prefixes_of(&self.prefix, name.as_str()).map(|prefix| self.record_of(prefix, owner.client));
+        let mut prefixes = keys::prefixes_of(&self.prefix, name.as_str()).map(|prefix| self.record_of(prefix, client));
         let about = match prefixes.next()?.await {
             // Its names may begin with more than ours do.
             None => join_all(prefixes).await.into_iter().flatten().next()?,
             Some(about) => about,
         };
-        self.known_clients.note(owner.client, &about);
+        self.known_clients.note(client, &about);
         Some(about)
     }
 
@@ -215,5 +164,60 @@ impl Redis {
     pub(super) async fn bounded<T>(&self, doing: &str, call: impl Future<Output = Result<T>>) -> Result<T> {
         let late = || Error::unavailable(NAME, doing, Fault::Timeout, format!("no answer within {:?}", self.timeout));
         tokio::time::timeout(self.timeout, call).await.unwrap_or_else(|_| Err(late()))
+    }
+}
+
+/// What clients said of themselves.
+type Abouts = HashMap<ClientId, String>;
+
+fn holders(told: &[Told<'_>], abouts: &Abouts, token: Option<Token>, note: Option<(&str, &str)>) -> Vec<Holder> {
+    let one = |told: &Told<'_>| {
+        let own_note = note.filter(|(whose, _)| *whose == told.owner).map(|(_, note)| note);
+        let mode = match told.how {
+            "read" => Mode::Read,
+            "write" => Mode::Write,
+            _ => Mode::Exclusive,
+        };
+        holder(told.owner, abouts, mode, (told.token, token), told.expires_in(), told.note.or(own_note))
+    };
+    told.iter().map(one).collect()
+}
+
+/// Those who hold permits: ours by their owners, others by the ids of theirs.
+fn permit_holders(told: &[Told<'_>], abouts: &Abouts) -> Vec<Holder> {
+    let mut ids: HashMap<&str, &Told<'_>> = told.iter().filter(|t| t.how == "permit").map(|t| (t.owner, t)).collect();
+    let mut holders = Vec::new();
+    for owner in told.iter().filter(|t| t.how == "owner") {
+        let Ok(id) = owner.owner.parse::<OwnerId>() else { continue };
+        let own: Vec<_> = keys::permit_ids(id, u32::from(u16::MAX)).map_while(|id| ids.remove(&*id)).collect();
+        let (Some(first), Ok(take)) = (own.first(), u32::try_from(own.len())) else { continue };
+        let mode = Mode::Permits { take, of: 0 };
+        holders.push(holder(owner.owner, abouts, mode, (owner.token, None), first.expires_in(), owner.note));
+    }
+    let others = ids.into_iter();
+    let others = others.map(|(id, t)| holder(id, abouts, Mode::Permits { take: 1, of: 0 }, (None, None), t.expires_in(), None));
+    holders.extend(others);
+    holders
+}
+
+fn holder(
+    owner: &str,
+    abouts: &Abouts,
+    mode: Mode,
+    (own, last): (Option<Token>, Option<Token>),
+    expires_in: Option<Duration>,
+    note: Option<&str>,
+) -> Holder {
+    let about = owner.parse::<OwnerId>().ok().and_then(|owner| abouts.get(&owner.client));
+    // Whoever has no record here (Java, for one) has not taken its lock under the last token of the name.
+    let token = own.or(about.and(last));
+    let since = token.and_then(|t| UNIX_EPOCH.checked_add(Duration::from_micros(t.get())));
+    Holder {
+        owner: owner.to_owned(),
+        mode,
+        token,
+        since: since.filter(|s| *s <= SystemTime::now() + Duration::from_secs(3600)),
+        expires_in,
+        note: note.or(about.map(String::as_str)).map(str::to_owned),
     }
 }
