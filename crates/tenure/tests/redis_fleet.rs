@@ -44,6 +44,7 @@ fn main() {
         Redis in moving:
             a_slot_that_is_long_on_its_way_costs_no_hold_of_any_kind
             a_hold_whose_keys_are_at_two_servers_is_renewed_and_given_back
+            a_reader_of_a_slot_on_its_way_is_not_taken_for_dead_by_another
             who_stops_waiting_in_a_slot_on_its_way_is_forgotten;
         Redis in deaf:
             a_channel_connection_that_breaks_while_one_subscribes_deafens_nobody

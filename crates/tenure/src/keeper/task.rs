@@ -76,7 +76,7 @@ pub(super) struct Task {
     schedule: BTreeSet<(Instant, u64)>,
     calls: JoinSet<Option<Renewed>>,
     renewals: HashMap<(Urgency, u32), Window>,
-    releases: HashMap<u32, Window>,
+    releases: Window,
 }
 
 impl Task {
@@ -89,7 +89,7 @@ impl Task {
             schedule: BTreeSet::new(),
             calls: JoinSet::new(),
             renewals: HashMap::new(),
-            releases: HashMap::new(),
+            releases: Window::of_releases(),
         }
     }
 
@@ -235,7 +235,6 @@ impl Task {
             parts.entry((entry.urgency(), partition)).or_default().push(owner);
         }
         self.renewals.retain(|_, window| window.is_in_use());
-        self.releases.retain(|_, window| window.is_in_use());
         for (part, owners) in parts {
             owners.chunks(BATCH).for_each(|chunk| self.renew(part, chunk));
         }
@@ -361,9 +360,7 @@ impl Task {
     }
 
     fn release(&mut self, claim: Claim, turn: Option<Turn>, ack: Option<(Ack, Lost)>) {
-        let settings = self.settings.clone();
-        let part = settings.backend.partition(&claim.resource);
-        let window = self.releases.entry(part).or_insert_with(Window::of_releases).clone();
+        let (settings, window) = (self.settings.clone(), self.releases.clone());
         self.calls.spawn(async move {
             release(&settings, &window, &claim, turn, ack).await;
             None
@@ -385,7 +382,7 @@ impl Task {
     /// Waits for calls under way, for as long as one call may take. What is left then ends with its lease.
     async fn finish_calls(&mut self) {
         // Nothing is renewed any more that releases could be in the way of.
-        self.releases.values().for_each(Window::open);
+        self.releases.open();
         let all = async { while self.calls.join_next().await.is_some() {} };
         drop(tokio::time::timeout(self.settings.timeout, all).await);
     }

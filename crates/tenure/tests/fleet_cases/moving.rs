@@ -165,3 +165,36 @@ pub(crate) fn who_stops_waiting_in_a_slot_on_its_way_is_forgotten() {
         reader.release().await.expect("given back");
     });
 }
+
+/// The share of the other reader is at the old server, then at the new one: neither may take that reader for dead.
+pub(crate) fn a_reader_of_a_slot_on_its_way_is_not_taken_for_dead_by_another() {
+    let cluster = Cluster::start();
+    let slot = cluster.slot("{tag}");
+    for stays in [true, false] {
+        block_on(async {
+            let url = format!("{}?lease=10s", cluster.url());
+            let (one, two, writer) = (connect(&url).await, connect(&url).await, connect(&url).await);
+            let lock = |locker: &Locker| locker.rwlock(name("read"));
+            let first = lock(&one).read().await.expect("read");
+            let second = lock(&two).note("so that all keys are there").read().await.expect("read");
+            let share = format!("{}:rwlock_timeout", second.owner_id());
+            let waits = tokio::spawn(lock(&writer).write());
+            must("a writer in line", async {
+                while lock(&one).try_read().await.expect("asked").is_some() {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            })
+            .await;
+            let (home, away) = (cluster.owner(slot), cluster.other_master(slot));
+            cluster.begin_migration(slot, away);
+            cluster.migrate_some(slot, home, away, |key| key.contains(&share) != stays);
+            must("given back", first.release()).await.expect("it was held");
+            cluster.migrate_keys(slot, home, away);
+            cluster.end_migration(slot, away);
+            assert!(lock(&one).try_write().await.expect("asked").is_none(), "the other one still reads");
+            assert!(!waits.is_finished());
+            must("given back", second.release()).await.expect("it was held");
+            must("the writer", waits).await.expect("no panic").expect("written").release().await.expect("given back");
+        });
+    }
+}

@@ -1,6 +1,8 @@
 //! The program: a process in a group of its own.
 
 use std::os::unix::process::CommandExt;
+#[cfg(target_os = "linux")]
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{
@@ -13,6 +15,10 @@ use super::exec::{self, Begins, Privileges};
 use crate::exit::{self, Failure};
 use crate::plan::Job;
 use crate::source;
+
+/// How long a program may take to be ready to begin, before it is supervised as one that has begun.
+#[cfg(target_os = "linux")]
+const PREPARING: Duration = Duration::from_secs(1);
 
 /// The program as it runs. Its process id is its group's id too.
 pub(super) struct Child {
@@ -66,9 +72,35 @@ impl Child {
         let started = command.spawn().map_err(|e| exec::not_spawned(&job.program, &e))?;
         let pid = i32::try_from(started.id()).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| Failure::new(exit::NOT_EXECUTABLE, "the program has no process id"))?;
-        #[cfg(target_os = "linux")]
-        until_stopped(pid);
         Ok(Self { pid, cgroup })
+    }
+
+    /// Waits until the program stands still before its first step, or has failed, which is left for [`news`](Self::news): but not
+    /// for long, as it may be frozen with its control group.
+    #[cfg(target_os = "linux")]
+    pub(super) async fn until_prepared(&self) {
+        use rustix::process::{WaitId, WaitIdOptions, waitid};
+        let look = |options| waitid(WaitId::Pid(self.pid), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | options);
+        let end = std::time::Instant::now() + PREPARING;
+        while std::time::Instant::now() < end {
+            match look(WaitIdOptions::EXITED | WaitIdOptions::CONTINUED | WaitIdOptions::NOWAIT) {
+                Ok(None) | Err(Errno::INTR) => tokio::time::sleep(Duration::from_micros(200)).await,
+                Ok(Some(seen)) if seen.stopped() => {
+                    let _ = look(WaitIdOptions::empty());
+                    return;
+                }
+                Ok(Some(_)) | Err(_) => return,
+            }
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) async fn until_prepared(&self) {}
+
+    /// Whether the program has yet to begin: somebody else may have stopped it, or let it go on, in between.
+    pub(super) fn is_prepared(&self) -> bool {
+        let line = std::fs::read(format!("/proc/{}/cmdline", self.pid.as_raw_nonzero())).unwrap_or_default();
+        cfg!(target_os = "linux") && line.split(|byte| *byte == 0).nth(1) == Some(exec::MARK.as_bytes())
     }
 
     /// Lets the program begin.
@@ -177,22 +209,6 @@ pub(super) fn has_left(program: Pid) -> bool {
 /// may be.
 pub(super) fn own_group() -> Option<Pid> {
     Pid::from_raw(nix::unistd::getpgrp().as_raw())
-}
-
-/// Waits until a program that was prepared stands still, or has failed: that is left for [`Child::news`].
-#[cfg(target_os = "linux")]
-fn until_stopped(pid: Pid) {
-    use rustix::process::{WaitId, WaitIdOptions, waitid};
-    let look = |options| loop {
-        match waitid(WaitId::Pid(pid), options) {
-            Err(Errno::INTR) => {}
-            seen => return seen,
-        }
-    };
-    let seen = look(WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT);
-    if seen.is_ok_and(|seen| seen.is_some_and(|seen| seen.stopped())) {
-        let _ = look(WaitIdOptions::STOPPED | WaitIdOptions::NOHANG);
-    }
 }
 
 /// Takes note of all children that have ended. To be called when the program is not among them.

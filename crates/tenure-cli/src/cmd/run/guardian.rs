@@ -8,10 +8,12 @@
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
+use nix::sys::signal::{SigSet, Signal as Deaf};
 use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tenure::Locker;
@@ -29,6 +31,8 @@ pub(super) struct Guardian {
     watched: Watched,
     process: Child,
     told: Deadlines,
+    /// Which lifeline it keeps.
+    lifeline: Option<(u64, u64)>,
     born: Instant,
 }
 
@@ -55,25 +59,32 @@ impl Guardian {
         let Watched { group, cgroup, locker } = &watched;
         command.arg(group.as_raw_nonzero().to_string()).arg(first).args(cgroup).current_dir("/").env_clear();
         // Never written to: only kept open.
-        let lifeline = locker.lifeline().map_or_else(Stdio::null, Stdio::from);
-        command.stdin(Stdio::piped()).stdout(lifeline).stderr(Stdio::null());
+        let lifeline = locker.lifeline();
+        let kept = lifeline.as_ref().and_then(identity);
+        command.stdin(Stdio::piped()).stdout(lifeline.map_or_else(Stdio::null, Stdio::from)).stderr(Stdio::null());
         // Out of the way of the terminal's signals.
         let process = std::os::unix::process::CommandExt::process_group(&mut command, 0).spawn()?;
         if let Some(pipe) = &process.stdin {
             ioctl_fionbio(pipe, true)?;
         }
-        Ok(Self { watched, process, told: deadlines, born: Clock::system().now() })
+        Ok(Self { watched, process, told: deadlines, lifeline: kept, born: Clock::system().now() })
     }
 
     /// Says by when the program must end if nothing more is said. Never waits: one who does not listen (any more) is
     /// replaced.
     pub(super) fn tell(&mut self, deadlines: Deadlines) -> std::io::Result<()> {
+        if self.process.stdin.is_none() {
+            return if self.is_young() { Ok(()) } else { self.replace(deadlines) };
+        }
+        if self.watched.locker.lifeline().as_ref().and_then(identity) != self.lifeline {
+            return self.replace(deadlines);
+        }
         // Elsewhere the clock means nothing to another process.
         if !cfg!(target_os = "linux") || self.told == deadlines {
             return Ok(());
         }
         if self.send(message(Some(deadlines))).is_err() {
-            self.replace(deadlines)?;
+            return if self.is_young() { Ok(()) } else { self.replace(deadlines) };
         }
         self.told = deadlines;
         Ok(())
@@ -91,7 +102,11 @@ impl Guardian {
         }
         // Its number may be another's by now. And nobody reads what is written there.
         self.process.stdin = None;
-        if Clock::system().now().since(self.born) < YOUNG { Ok(()) } else { self.replace(self.told) }
+        if self.is_young() { Ok(()) } else { self.replace(self.told) }
+    }
+
+    fn is_young(&self) -> bool {
+        Clock::system().now().since(self.born) < YOUNG
     }
 
     fn is(&self, child: Pid) -> bool {
@@ -99,8 +114,10 @@ impl Guardian {
     }
 
     fn replace(&mut self, deadlines: Deadlines) -> std::io::Result<()> {
+        // The new one first: at no moment is there none.
+        let next = Self::start(self.watched.clone(), deadlines);
         self.end();
-        *self = Self::start(self.watched.clone(), deadlines)?;
+        *self = next?;
         Ok(())
     }
 
@@ -127,6 +144,11 @@ impl Guardian {
             drop(self.process.kill());
         }
     }
+}
+
+/// Tells one lifeline from another.
+fn identity(lifeline: &OwnedFd) -> Option<(u64, u64)> {
+    rustix::fs::fstat(lifeline).ok().map(|stat| (stat.st_dev, stat.st_ino))
 }
 
 const MESSAGE: usize = 16;
@@ -174,6 +196,10 @@ impl Request {
 
     /// The life of a guardian.
     pub(super) fn guard(self) {
+        // It goes when its work is done. With the death of tenure its group has nobody above it any more: then the kernel sends SIGHUP
+        // to one that was stopped, and lets it go on.
+        let deaf = [Deaf::SIGHUP, Deaf::SIGINT, Deaf::SIGQUIT, Deaf::SIGTERM, Deaf::SIGUSR1, Deaf::SIGUSR2, Deaf::SIGTSTP];
+        let _ = deaf.into_iter().collect::<SigSet>().thread_block();
         let program = Program::new(self.group);
         let kill = |signal| {
             let _ = kill_process_group(self.group, signal);

@@ -80,13 +80,8 @@ pub(super) async fn supervise(
     let mut all =
         Supervisor { guard, clock, child, watched, guardian, unguarded, terminal, warden, lost, asked, warned, runs_on };
     all.find_guardian();
-    if let Some(terminal) = &mut all.terminal {
-        terminal.give_at_start(&all.child);
-    }
-    // Otherwise it never begins.
-    if all.guard.is_valid() {
-        all.child.go();
-    }
+    all.child.until_prepared().await;
+    all.begin();
     let code = all.until_ended(job, signals).await;
     all.warden.stood_still(all.clock.now());
     if all.warden.is_ending() && !all.runs_on {
@@ -106,11 +101,24 @@ pub(super) async fn supervise(
 }
 
 impl Supervisor<'_> {
+    /// Lets the program begin, unless its lock is gone: then it never does.
+    fn begin(&mut self) {
+        if !self.guard.is_valid() {
+            self.child.kill();
+            return;
+        }
+        if let Some(terminal) = &mut self.terminal {
+            terminal.give_at_start(&self.child);
+        }
+        self.child.go();
+    }
+
     async fn until_ended(&mut self, job: &Job, signals: &mut Signals) -> u8 {
         loop {
             // Also before the first wait: the news of a short program may have come already.
             match self.child.news() {
                 Some(Change::Ended(code)) => return code,
+                Some(Change::Stopped(_)) if self.child.is_prepared() => self.begin(),
                 Some(Change::Stopped(signal)) => self.stopped(signal),
                 // There may be more news.
                 Some(other) => {

@@ -29,6 +29,11 @@ pub(super) enum Telling {
 }
 
 impl Question<'_> {
+    /// Whether only a server that has all of a slot can answer.
+    pub(super) fn looks_further(self) -> bool {
+        matches!(self, Self::Script { source, .. } if source.looks_further)
+    }
+
     /// A script goes by its hash, or by its text if the server does not know it.
     pub(super) async fn put(self, connection: &mut Connection, asking: bool) -> RedisResult<(Value, Telling)> {
         let (source, keys, args, heeds) = match self {

@@ -180,6 +180,9 @@ impl Router {
                 Err(failure) => failure,
             };
             match self.route.instead(slot, &hop.link, &failure).await {
+                Some(next) if next.asking && question.looks_further() => {
+                    return Err(Error::unavailable(NAME, doing, Fault::Moving, "a part of the slot has yet to arrive"));
+                }
                 Some(next) => hop = next,
                 None => {
                     if failure.cause != Cause::Other {

@@ -36,6 +36,9 @@ pub(crate) struct Scripts {
 pub(crate) struct Source {
     pub(crate) text: String,
     pub(crate) hash: String,
+    /// Whether it looks at keys that it does not name. A server that has yet to get a slot answers for those that are still elsewhere,
+    /// too: that there are none.
+    pub(crate) looks_further: bool,
 }
 
 impl std::fmt::Debug for Source {
@@ -48,7 +51,7 @@ impl Source {
     pub(crate) fn new(parts: &[&str]) -> Self {
         let text = parts.concat();
         let hash = Script::new(&text).get_hash().to_owned();
-        Self { text, hash }
+        Self { text, hash, looks_further: false }
     }
 }
 
@@ -113,7 +116,7 @@ pub(crate) static FAMILY: LazyLock<Family> = LazyLock::new(|| {
         rw_acquire: script(&[NOW, TOKEN, TELL, REDISSON, NOTES, RW], include_str!("scripts/rw_acquire.lua")),
         rw_renew: script(&[BATCH], include_str!("scripts/rw_renew.lua")),
         rw_renew_alone: script(&[], include_str!("scripts/rw_renew_alone.lua")),
-        rw_release: script(&[TELL, RW], include_str!("scripts/rw_release.lua")),
+        rw_release: Source { looks_further: true, ..script(&[TELL, RW], include_str!("scripts/rw_release.lua")) },
         rw_release_alone: script(&[TELL, RW], include_str!("scripts/rw_release_alone.lua")),
         permits_acquire: script(&[NOW, TOKEN, TELL, PERMITS, NOTES], include_str!("scripts/permits_acquire.lua")),
         permits_renew: script(&[NOW, PERMITS, BATCH], include_str!("scripts/permits_renew.lua")),

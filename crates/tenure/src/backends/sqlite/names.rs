@@ -2,14 +2,16 @@
 //! have files of its own beside it, and whoever comes by it would know nothing of the others.
 
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, fstat, linkat, unlinkat};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, fstat, linkat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::fault::{io_error, shown};
 use crate::error::{Error, Result};
+use crate::name::ClientId;
 
 /// How often, and after what pauses, a file is looked at that has two names: where it cannot be renamed, it has for a moment.
 const LOOKS: (u32, Duration) = (100, Duration::from_millis(5));
@@ -32,10 +34,30 @@ pub(super) fn check(path: &Path, dir: &OwnedFd, file: &OwnedFd) -> Result<()> {
         names = links(path, file)?;
     }
     if names > 1 {
+        remove_hidden(path, dir, file);
+        names = links(path, file)?;
+    }
+    if names > 1 {
         let problem = format!("has {names} names (hard links): each would have a log and locks of its own");
         return Err(Error::config(shown(path), problem, "a file with one name; symbolic links may lead to it"));
     }
     Ok(())
+}
+
+/// Takes away the second name that a process left behind which was killed while it gave the file its own.
+fn remove_hidden(path: &Path, dir: &OwnedFd, file: &OwnedFd) {
+    let (Some(name), Ok(ours)) = (path.file_name(), fstat(file)) else { return };
+    let is_hidden = |entry: &[u8]| {
+        let between = entry.strip_prefix(name.as_bytes()).and_then(|end| end.strip_prefix(b".")?.strip_suffix(b".new"));
+        between.is_some_and(|id| std::str::from_utf8(id).is_ok_and(|id| id.parse::<ClientId>().is_ok()))
+    };
+    let Ok(entries) = openat(dir, ".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).and_then(Dir::new) else { return };
+    for entry in entries.flatten().filter(|entry| is_hidden(entry.file_name().to_bytes())) {
+        let seen = statat(dir, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW);
+        if seen.is_ok_and(|seen| (seen.st_dev, seen.st_ino) == (ours.st_dev, ours.st_ino)) {
+            let _ = unlinkat(dir, entry.file_name(), AtFlags::empty());
+        }
+    }
 }
 
 fn links(path: &Path, file: &OwnedFd) -> Result<u64> {
@@ -103,6 +125,24 @@ mod tests {
         let info = |fd: &OwnedFd| mount_in(&std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).unwrap());
         assert_eq!((mount(&a), info(&a)), (mount(&b), info(&b)));
         assert_ne!((mount(&a), info(&a)), (mount(&other), info(&other)));
+    }
+
+    #[test]
+    fn a_name_that_a_killed_process_left_is_taken_away_and_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let (fd, path) = (OwnedFd::from(std::fs::File::open(dir.path()).unwrap()), dir.path().join("locks.db"));
+        std::fs::write(&path, "").unwrap();
+        let file = openat(&fd, "locks.db", OFlags::PATH, Mode::empty()).unwrap();
+        let hidden = dir.path().join(format!("locks.db.{}.new", ClientId::random().unwrap()));
+        std::fs::hard_link(&path, &hidden).unwrap();
+        check(&path, &fd, &file).unwrap();
+        assert!(!hidden.exists() && path.exists());
+        // Those are other files, or somebody else's names.
+        let other = dir.path().join(format!("locks.db.{}.new", ClientId::random().unwrap()));
+        std::fs::write(&other, "").unwrap();
+        std::fs::hard_link(&path, dir.path().join("locks.db.mine.new")).unwrap();
+        assert!(check(&path, &fd, &file).is_err());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3);
     }
 
     #[test]

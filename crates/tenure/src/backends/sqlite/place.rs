@@ -79,6 +79,11 @@ impl Place {
         access(&self.path, Access::WRITE_OK).map_err(|e| io_error(&self.path, "opening", &e.into()))
     }
 
+    /// Which directory it is.
+    pub(super) fn directory(&self) -> Option<Inode> {
+        fstat(&self.dir).ok().map(|dir| (dir.st_dev, dir.st_ino))
+    }
+
     /// The directory, and a name that begins with that of the file.
     pub(super) fn beside(&self, end: &str) -> (&OwnedFd, OsString) {
         let mut name = self.name.clone();

@@ -215,15 +215,19 @@ impl Worker {
     /// could wake it.
     fn follow_file(&mut self) -> Result<()> {
         let is_in_place = self.database.is_in_place();
+        let mut is_elsewhere = false;
         if !is_in_place {
+            let before = self.database.place.directory();
             self.let_go();
             self.database = open_database(&self.terms, self.patience, &self.boots)?;
+            is_elsewhere = self.database.place.directory() != before;
         }
         let has_pipes = match &self.presence {
             Some(presence) => presence.is_seen(),
             None => self.me.clock.now().since(self.tried) < AGAIN,
         };
-        if !is_in_place || !has_pipes {
+        // Those that are found stay: without them it would look dead to one who cannot tell its boot.
+        if is_elsewhere || !has_pipes {
             let had_none = self.presence.is_none();
             // Before the new ones have its names.
             self.alive = self.presence.take().and_then(Presence::withdraw);

@@ -26,7 +26,9 @@ impl File {
     fn open_here(path: &Path, definition: &str) -> Result<Self> {
         // What SQLite makes by itself every user may read, and so lock. Not opened for that: closing it again would end the locks of
         // other connections. One that is there keeps the mode that its owner gave it.
-        let _ = mknodat(CWD, path, FileType::RegularFile, Mode::RUSR | Mode::WUSR, 0);
+        if path != Path::new(":memory:") {
+            let _ = mknodat(CWD, path, FileType::RegularFile, Mode::RUSR | Mode::WUSR, 0);
+        }
         let open = || {
             // No SQLITE_OPEN_URI: a path is a path.
             let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;

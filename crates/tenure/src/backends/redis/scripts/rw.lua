@@ -11,12 +11,14 @@ local function tell_all(verb, channel) return tell(verb, channel, '1') and tell(
 
 local function share(prefix, reader, n) return prefix .. reader .. ':rwlock_timeout:' .. n end
 
--- How long a reader still has, -2 if it is dead.
+-- How long a reader still has, -2 if it is dead. A share that is on its way to another server is refused here: then the reader lives.
 local function reader_left(lock, prefix, reader)
   local count = tonumber(redis.call('HGET', lock, reader)) or 0
   local most = -2
   for n = 1, math.min(count, 64) do
-    most = math.max(most, redis.call('PTTL', share(prefix, reader, n)))
+    local left = redis.pcall('PTTL', share(prefix, reader, n))
+    if type(left) ~= 'number' then left = redis.call('PTTL', lock) end
+    most = math.max(most, left)
   end
   return most
 end
