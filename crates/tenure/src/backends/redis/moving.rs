@@ -89,7 +89,10 @@ impl Redis {
             command
         };
         let waited = match claim.mode {
-            Mode::Write => self.do_alone(slot, one("ZREM", keys::writers(name)).arg(&owner)).await,
+            Mode::Write => {
+                let left = self.eval(GIVING_BACK, slot, &FAMILY.rw_leave, &[&*keys::writers(name)], &[&*owner]).await;
+                left.ok().map(|left| left.value)
+            }
             _ => None,
         };
         let (channel, waited) = (self.layout.channel_of(claim), if waited == Some(Value::Int(1)) { "1" } else { "0" });

@@ -6,6 +6,13 @@
 -- since. Below: it is the writers' until that time, with a minus, so that no count of writers counts it.
 local TURN = 'turn'
 
+-- Takes a writer out of the line. After the last one it is nobody's turn.
+local function leave_line(writers, owner)
+  local left = redis.call('ZREM', writers, owner)
+  if left == 1 and redis.call('ZCARD', writers) == 1 then redis.call('ZREM', writers, TURN) end
+  return left
+end
+
 -- All of Redisson's who sleep wake up at 1. One that has asked but does not sleep yet misses that, and finds the 0.
 local function tell_all(verb, channel) return tell(verb, channel, '1') and tell(verb, channel, '0') end
 

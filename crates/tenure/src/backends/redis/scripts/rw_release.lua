@@ -2,8 +2,7 @@
 -- how to publish. 0 if it was not held, otherwise whether somebody listens.
 local lock, owner = KEYS[1], ARGV[1]
 local told = true
-if redis.call('ZREM', KEYS[2], owner) == 1 then
-  if redis.call('ZCARD', KEYS[2]) == 1 then redis.call('ZREM', KEYS[2], TURN) end
+if leave_line(KEYS[2], owner) == 1 then
   -- Readers have waited for this writer.
   told = tell_all(ARGV[4], ARGV[3])
 end
