@@ -52,7 +52,8 @@ fn main() {
             a_subscription_that_comes_late_is_not_left_behind_in_a_cluster
             a_server_that_was_slow_once_is_soon_beyond_suspicion
             a_call_that_is_cut_off_in_a_cluster_deafens_nobody
-            who_waits_is_told_when_a_cluster_serves_again;
+            who_waits_is_told_when_a_cluster_serves_again
+            a_cluster_that_has_moved_as_a_whole_is_found_by_its_url;
         Redis in replicas:
             no_replica_is_no_success_and_no_lock
             a_grant_counts_once_enough_replicas_have_it
@@ -62,6 +63,7 @@ fn main() {
             attempts_are_not_made_in_a_burst
             a_hold_that_replicas_do_not_confirm_is_told_by_the_deadline
             an_unreplicated_lock_is_granted_again_with_a_larger_token_and_the_first_is_told
+            a_downgrade_that_replicas_do_not_confirm_gives_nothing_away
             a_sync_that_says_nothing_is_refused;
     })
 }

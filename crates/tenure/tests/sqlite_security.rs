@@ -78,6 +78,7 @@ fn main() {
             the_default_directory_is_not_made_where_another_user_leads_it
             a_user_without_rights_has_the_same_under_every_umask
             two_users_share_a_store_by_their_group
+            a_holder_whose_files_are_given_to_another_group_is_not_taken_for_dead
             who_is_not_in_the_group_can_neither_open_nor_block_it
             sharing_is_asked_for_and_its_directory_must_fit
             a_mount_of_the_file_alone_is_refused

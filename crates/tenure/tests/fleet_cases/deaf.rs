@@ -7,7 +7,7 @@ use redis::{Connection, cmd};
 use crate::support::cable::Cable;
 use crate::support::cluster::{Cluster, lone};
 use crate::support::locker::{block_on, connect, must};
-use crate::support::{RedisServer, eventually, signal, until, within};
+use crate::support::{RedisServer, eventually, signal, stop, until, within};
 
 /// Soon enough: nobody has asked again by itself by then, as one who waits does so after five seconds.
 const SOON: Duration = Duration::from_secs(3);
@@ -221,5 +221,19 @@ pub(crate) fn who_waits_is_told_when_a_cluster_serves_again() {
         eventually("it serves", &mut serves);
         let told = tokio::time::timeout(Duration::from_millis(1000), waiting).await.expect("told at once");
         drop(told.expect("no panic").expect("locked"));
+    });
+}
+
+/// All servers have moved, and their old addresses hang: the URL's still leads to one.
+pub(crate) fn a_cluster_that_has_moved_as_a_whole_is_found_by_its_url() {
+    let old = Cluster::start();
+    let (_cable, new) = far_away(Duration::ZERO);
+    let entry = Cable::to(old.nodes[0].port);
+    block_on(async {
+        let locker = connect(&format!("redis+cluster://127.0.0.1:{}?timeout=500ms", entry.port)).await;
+        locker.mutex("L").lock().await.expect("locked").release().await.expect("given back");
+        old.nodes.iter().for_each(|node| stop(node.pid()));
+        entry.lead_to(new.port);
+        drop(must("a lock at the new place", locker.mutex("L").lock()).await.expect("locked"));
     });
 }

@@ -206,3 +206,22 @@ pub(crate) fn a_sync_that_says_nothing_is_refused() {
         }
     });
 }
+
+pub(crate) fn a_downgrade_that_replicas_do_not_confirm_gives_nothing_away() {
+    let server = RedisServer::start();
+    let replica = replica_of(server.port);
+    block_on(async {
+        let locker = connect(&format!("{}?sync=1&sync_timeout=100ms", server.url())).await;
+        let other = connect(&server.url()).await;
+        let lock = locker.rwlock("L");
+        let writes = lock.write().await.expect("written");
+        let token = writes.token();
+        signal(replica.pid(), "STOP");
+        let reads = tokio::spawn(lock.downgrade(writes));
+        eventually("it was not confirmed", || locker.stats().errors > 0);
+        assert!(other.rwlock("L").try_write().await.expect("asked").is_none(), "it is still held");
+        signal(replica.pid(), "CONT");
+        let reads = must("a replica that is back confirms it", reads).await.expect("no panic").expect("it was held all the time");
+        assert_eq!(reads.token(), token);
+    });
+}

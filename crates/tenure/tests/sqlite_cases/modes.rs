@@ -132,6 +132,21 @@ pub(crate) fn two_users_share_a_store_by_their_group() {
     });
 }
 
+pub(crate) fn a_holder_whose_files_are_given_to_another_group_is_not_taken_for_dead() {
+    let (dir, url) = shared();
+    let holder = block_on(Locker::connect(&format!("{url}&lease=600ms"))).expect("connected");
+    let guard = block_on(holder.mutex("L").lock()).expect("locked");
+    for (path, ..) in tree(dir.path()) {
+        chown(&path, 0, ALICE);
+    }
+    chown(dir.path(), 0, ALICE);
+    // Longer than it takes until it has tried twice to make its pipes anew.
+    std::thread::sleep(Duration::from_millis(2500));
+    let newcomer = block_on(Locker::connect(&url)).expect("connected");
+    assert!(block_on(newcomer.mutex("L").try_lock()).expect("asked").is_none(), "the holder lives");
+    assert!(guard.is_valid());
+}
+
 pub(crate) fn who_is_not_in_the_group_can_neither_open_nor_block_it() {
     let (dir, url) = shared();
     let mut alice = Player::start_under(&mut member(ALICE), "hold", &url);

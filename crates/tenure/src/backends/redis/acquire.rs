@@ -70,7 +70,8 @@ impl Redis {
             && let Err(e) = answer.synced("acquiring", sync).await
         {
             // Nobody may rely on it, so nobody shall have it. If this does not arrive either, the engine repeats it.
-            if claim.mode.holds() {
+            // What is only changed stays: its holder has it on the strength of what was confirmed before, and asks again.
+            if claim.mode.holds() && claim.mode != Mode::Downgrade {
                 drop(self.give_back(claim).await);
             }
             return Err(e);

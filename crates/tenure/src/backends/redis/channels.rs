@@ -57,6 +57,8 @@ impl Link {
             }
             PushKind::Disconnection => {
                 self.discard(id);
+                // With all the time that it takes: a renewal of a short lease has less.
+                self.lost_touch();
                 // Those who wait ask again, and so connect again, each with its own back-off.
                 hub.fire_all();
             }

@@ -95,8 +95,16 @@ impl Cluster {
         let rank = |node: &Node| (map.suspects.contains_key(&node.address), !node.link.is_live());
         let mut nodes = map.nodes.clone();
         nodes.sort_by_cached_key(|node| (rank(node), getrandom::u32().unwrap_or_default()));
-        // Those of the URL last: what is known now is later news.
-        nodes.extend(self.seeds.iter().filter(|seed| !map.nodes.iter().any(|node| node.address == seed.address)).cloned());
+        // Those of the URL last: what is known now is later news. But if nobody that is known is heard of, one of them is among the first:
+        // all may have moved, and their old addresses may hang and not refuse.
+        let mut seeds: Vec<_> =
+            self.seeds.iter().filter(|seed| !map.nodes.iter().any(|node| node.address == seed.address)).cloned().collect();
+        let is_heard_of = nodes.iter().any(|node| rank(node) == (false, false));
+        if !is_heard_of && !seeds.is_empty() {
+            let one = getrandom::u32().unwrap_or_default() as usize % seeds.len();
+            nodes.insert(0, seeds.swap_remove(one));
+        }
+        nodes.extend(seeds);
         nodes
     }
 
@@ -184,8 +192,9 @@ impl Cluster {
     /// The link to the server that another one has named.
     fn named(&self, named: &str, by: &Arc<Link>, owns: Option<u16>) -> Option<Arc<Link>> {
         let mut map = lock(&self.map);
-        let by = map.nodes.iter().chain(&self.seeds).find(|node| Arc::ptr_eq(&node.link, by))?.address.clone();
-        let address = redirected(named, &by)?;
+        // One that has just left the cluster still names others.
+        let by = map.nodes.iter().chain(&self.seeds).find(|node| Arc::ptr_eq(&node.link, by)).map(|node| node.address.clone());
+        let address = redirected(named, &by.unwrap_or_default()).filter(|(host, _)| !host.is_empty())?;
         Some(map.learn(&address, owns, |address| node(&self.dial, address, &self.shared)).ok()?.link)
     }
 }

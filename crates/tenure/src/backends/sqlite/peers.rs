@@ -204,10 +204,11 @@ impl Presence {
     pub(super) fn new(peers: &Arc<Peers>, client: ClientId) -> std::io::Result<Self> {
         // `alive` last: who has one can be woken.
         let wake = peers.pipes.make(Name::of(client, Kind::Wake))?;
-        let alive = peers.pipes.make(Name::of(client, Kind::Alive))?;
         let entered = peers.runtime.enter();
         let pipe = pipe::Receiver::from_file_unchecked(wake)?;
         drop(entered);
+        // Nothing may fail after that: one without a writer is a dead client's.
+        let alive = peers.pipes.make(Name::of(client, Kind::Alive))?;
         let reader = peers.runtime.spawn(listen(Arc::clone(peers), pipe)).abort_handle();
         Ok(Self { peers: Arc::clone(peers), client, reader, alive: Some(alive) })
     }

@@ -230,7 +230,10 @@ impl Worker {
         if is_elsewhere || !has_pipes {
             let had_none = self.presence.is_none();
             // Before the new ones have its names.
-            self.alive = self.presence.take().and_then(Presence::withdraw);
+            // The one before that is kept, too: its name may be there still.
+            if let Some(presence) = self.presence.take() {
+                self.alive = presence.withdraw();
+            }
             let (peers, presence) = appear(&self.terms, &self.database.place, self.peers.company(), self.me.id);
             match &presence {
                 Ok(_) if had_none => info!(file = %self.database.place.path.display(), "there are pipes beside the file now"),
@@ -241,7 +244,8 @@ impl Worker {
             self.me.present = presence.is_ok();
             self.boots.ask(&peers);
             (self.peers, self.presence) = (peers, presence.ok());
-            self.lifeline.set(self.presence.as_ref().and_then(Presence::lifeline));
+            let kept = || self.alive.as_ref().and_then(|alive| Some(alive.try_clone().ok()?.into()));
+            self.lifeline.set(self.presence.as_ref().map_or_else(kept, Presence::lifeline));
             self.tried = self.me.clock.now();
         }
         Ok(())
