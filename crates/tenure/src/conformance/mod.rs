@@ -304,6 +304,11 @@ impl Subject {
         Self { prefix: format!("{}t{}-{run}:", self.prefix, std::process::id()), ..self.clone() }
     }
 
+    /// Whether its answers are lost and late.
+    fn is_faulty(&self) -> bool {
+        self.plan.is_some()
+    }
+
     pub(crate) fn lease(&self) -> Duration {
         self.lease
     }

@@ -178,8 +178,10 @@ pub(super) async fn many_of_one_client_do_not_starve_one_of_another(s: Subject) 
         let before = grants.load(Ordering::SeqCst);
         let guard = one.mutex(s.name("a")).lock().await.expect("locked");
         let passed = grants.load(Ordering::SeqCst) - before;
-        // Counted, not timed: until it is seen to wait, one share, and more of them while it is slow to hear that it is free.
-        assert!(passed <= 400, "{passed} grants of the other client came first");
+        // Counted, not timed: until it is seen to wait, one share, and more of them while it is slow to hear that it is free. Where
+        // answers are lost and late, it is slower than most pauses that are made for it.
+        let most = if s.is_faulty() { 4000 } else { 400 };
+        assert!(passed <= most, "{passed} grants of the other client came first");
         guard.release().await.expect("given back");
     }
     stop.store(true, Ordering::SeqCst);
