@@ -44,8 +44,8 @@ pub(super) struct Watched {
     pub(super) locker: Locker,
 }
 
-/// A guardian that dies younger is not replaced at once, but when there is something to tell it: where none can live, the
-/// processor is not kept busy by making them.
+/// A guardian that dies younger is not replaced before it would have had this age: where none can live, the processor is not kept
+/// busy by making them.
 const YOUNG: Duration = Duration::from_millis(100);
 
 /// How long those who were killed may take to be gone.
