@@ -277,7 +277,7 @@ fn story() -> PossibleValuesParser {
     PossibleValuesParser::new(crate::cmd::lab::titles().map(|(id, title)| PossibleValue::new(id).help(title)))
 }
 
-fn name(text: &str) -> tenure::Result<Resource> {
+fn name(text: &str) -> Result<Resource, tenure::Invalid> {
     Resource::new(text)
 }
 

@@ -8,13 +8,13 @@ use tokio::runtime::Handle;
 use crate::backend::{Backend, Claim, Client};
 use crate::clock::{Clock, Drift};
 use crate::connect;
+use crate::engine::runtime;
+use crate::engine::{Engine, Label, Settings};
 use crate::error::{Error, Result};
-use crate::keeper::Settings;
 use crate::lifeline::Lifeline;
-use crate::locker::{Core, Locker};
+use crate::locker::Locker;
 use crate::name::ClientId;
 use crate::retry::RetryPolicy;
-use crate::runtime;
 
 /// Options of a [`Locker`]. The same options can stand in the URL; the URL wins.
 #[derive(Debug, Clone)]
@@ -27,7 +27,7 @@ pub struct Builder {
     about: Option<String>,
     clock: Clock,
     runtime: Option<Handle>,
-    label: Option<connect::Label>,
+    label: Option<Label>,
 }
 
 impl Default for Builder {
@@ -109,7 +109,7 @@ impl Builder {
         }
         let client = self.client()?;
         // A store of its own, unlike every other.
-        let own = || connect::Label { address: format!("{url}{}", client.id), prefix: String::new() };
+        let own = || Label { address: format!("{url}{}", client.id), prefix: String::new() };
         self.label = self.label.or_else(|| Some(own()));
         let runtime = self.runtime.clone().map_or_else(runtime::background, Ok)?;
         let Self { timeout, lease, drift, .. } = self;
@@ -117,9 +117,9 @@ impl Builder {
         let context =
             connect::Context { client: client.clone(), clock, timeout, lease, drift, prefix, lifeline: lifeline.clone() };
         let backend = runtime.spawn(async move { connect::open(target, context).await }).await.unwrap_or(Err(Error::Closed))?;
-        let mut core = self.build(backend, client.id, runtime);
-        core.lifeline = lifeline;
-        Ok(Locker { core: Arc::new(core) })
+        let mut engine = self.build(backend, client.id, runtime);
+        engine.lifeline = lifeline;
+        Ok(Locker { engine: Arc::new(engine) })
     }
 
     /// Uses a backend of your own.
@@ -127,14 +127,14 @@ impl Builder {
         self.check()?;
         let client = ClientId::random()?;
         let runtime = self.runtime.clone().map_or_else(runtime::background, Ok)?;
-        Ok(Locker { core: Arc::new(self.build(backend, client, runtime)) })
+        Ok(Locker { engine: Arc::new(self.build(backend, client, runtime)) })
     }
 
     /// As [`over`](Self::over), for a backend that knows its client.
     #[cfg(feature = "conformance")]
     pub(crate) fn over_as(self, backend: Arc<dyn Backend>, client: ClientId) -> Result<Locker> {
         let runtime = self.runtime.clone().map_or_else(runtime::background, Ok)?;
-        Ok(Locker { core: Arc::new(self.build(backend, client, runtime)) })
+        Ok(Locker { engine: Arc::new(self.build(backend, client, runtime)) })
     }
 
     fn check(&self) -> Result<()> {
@@ -153,16 +153,16 @@ impl Builder {
         Ok(Client { id: ClientId::random()?, about: Claim::check_note(&about)? })
     }
 
-    fn build(self, backend: Arc<dyn Backend>, client: ClientId, runtime: Handle) -> Core {
+    fn build(self, backend: Arc<dyn Backend>, client: ClientId, runtime: Handle) -> Engine {
         let capabilities = backend.capabilities();
         let Self { lease, timeout, retry, drift, about, clock, label, .. } = self;
         let usual = if capabilities.fails_over { RetryPolicy::over_a_failover() } else { RetryPolicy::default() };
         let retry = retry.unwrap_or(usual);
         let settings = Settings { backend, clock, drift, timeout, retry, counters: Arc::default() };
-        let mut core = Core::new(settings, capabilities, lease, client, runtime);
-        core.label = label;
-        core.about = about.unwrap_or_else(about_this_process).into();
-        core
+        let mut engine = Engine::new(settings, capabilities, lease, client, runtime);
+        engine.label = label;
+        engine.about = about.unwrap_or_else(about_this_process).into();
+        engine
     }
 }
 

@@ -30,6 +30,7 @@ use percent_encoding::percent_decode_str;
 use crate::backend::{Backend, Client};
 use crate::backends::prefixed::Prefixed;
 use crate::clock::{Clock, Drift};
+use crate::engine::Label;
 use crate::error::{Error, Result};
 use crate::lifeline::Lifeline;
 pub(crate) use options::{Options, of_option};
@@ -241,13 +242,6 @@ fn has_unknown_option(node: &str) -> bool {
     let is_known = |key: &str| SCHEMES.iter().flat_map(|scheme| scheme.options).chain(&COMMON).any(|known| *known == key);
     let query = node.split_once('?').map_or("", |(_, query)| query);
     query.split('&').filter(|pair| !pair.is_empty()).any(|pair| !is_known(key(pair)))
-}
-
-/// Which store a URL names, without credentials: the same in every process that spells the URL alike.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Label {
-    pub(crate) address: String,
-    pub(crate) prefix: String,
 }
 
 /// `None` where every locker has a store of its own.

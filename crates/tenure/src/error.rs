@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::guard::Lost;
+use crate::invalid::Invalid;
+use crate::lost::Lost;
 use crate::mode::Mode;
 
 /// The result of this crate's functions.
@@ -13,15 +14,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// The request is wrong and will stay so: a name, a lease, a URL, an option.
-    #[error("{asked} {problem}; allowed: {allowed}")]
-    Config {
-        /// What was asked for.
-        asked: String,
-        /// What is wrong with it.
-        problem: String,
-        /// What would be right.
-        allowed: String,
-    },
+    #[error(transparent)]
+    Config(#[from] Invalid),
     /// The store cannot carry this; said before any I/O.
     #[error("{backend} does not support {what}")]
     Unsupported {
@@ -135,7 +129,7 @@ impl fmt::Display for Fault {
 impl Error {
     /// A wrong request.
     pub(crate) fn config(asked: impl Into<String>, problem: impl Into<String>, allowed: impl Into<String>) -> Self {
-        Self::Config { asked: asked.into(), problem: problem.into(), allowed: allowed.into() }
+        Self::Config(Invalid::new(asked, problem, allowed))
     }
 
     /// The store carries no such locks.

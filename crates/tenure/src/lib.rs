@@ -54,36 +54,34 @@ pub mod clock;
 pub mod conformance;
 pub mod connect;
 pub mod duration;
+mod engine;
 mod error;
 pub mod fence;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
-mod guard;
-mod hold;
-mod keeper;
+mod invalid;
 mod lifeline;
 mod locker;
+mod lost;
 mod mode;
 mod name;
 #[cfg(feature = "once")]
 pub mod once;
-mod owner;
 mod primitives;
 mod retry;
-mod runtime;
 pub mod secret;
 pub mod signal;
 mod stats;
-mod turnstile;
-mod wait;
 
 pub use builder::Builder;
+pub use engine::guard::{Guard, State, Watcher};
+pub use engine::owner::Owner;
 pub use error::{Error, Fault, Result};
-pub use guard::{Guard, Lost, LostReason, State, Watcher};
+pub use invalid::Invalid;
 pub use locker::Locker;
+pub use lost::{Lost, LostReason};
 pub use name::{ClientId, OwnerId, OwnerIds, Resource, Token};
-pub use owner::Owner;
 pub use primitives::election::{Changes, Election, Leader};
 pub use primitives::latch::Latch;
 pub use primitives::multi::{Multi, MultiGuard};

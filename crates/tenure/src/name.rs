@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::error::{Error, Result};
+use crate::invalid::Invalid;
+
+/// What comes of reading a name, an owner or a token.
+type Result<T> = std::result::Result<T, Invalid>;
 
 /// The validated name of what is locked: 1 to 512 bytes of UTF-8.
 ///
@@ -22,11 +25,11 @@ impl Resource {
     pub fn new(name: impl AsRef<str>) -> Result<Self> {
         let name = name.as_ref();
         match name.len() {
-            0 => Err(Error::config("the lock name \"\"", "is empty", "1 to 512 bytes of UTF-8")),
+            0 => Err(Invalid::new("the lock name \"\"", "is empty", "1 to 512 bytes of UTF-8")),
             1..=Self::MAX_BYTES => Ok(Self(name.into())),
             n => {
                 let head: String = name.chars().take(32).collect();
-                Err(Error::config(format!("the lock name {head:?}…"), format!("is {n} bytes long"), "1 to 512 bytes of UTF-8"))
+                Err(Invalid::new(format!("the lock name {head:?}…"), format!("is {n} bytes long"), "1 to 512 bytes of UTF-8"))
             }
         }
     }
@@ -64,9 +67,8 @@ impl ClientId {
     /// A new identity. Fails only where the operating system has no random source.
     pub fn random() -> Result<Self> {
         let mut bytes = [0_u8; 16];
-        getrandom::fill(&mut bytes).map_err(|e| {
-            Error::config("a client identity", format!("the random source failed: {e}"), "a working getrandom(2)")
-        })?;
+        getrandom::fill(&mut bytes)
+            .map_err(|e| Invalid::new("a client identity", format!("the random source failed: {e}"), "a working getrandom(2)"))?;
         let raw = u128::from_be_bytes(bytes);
         // Version 4, variant 1: what Java's UUID.randomUUID() writes too.
         Ok(Self((raw & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62)))
@@ -103,10 +105,10 @@ impl fmt::Debug for ClientId {
 }
 
 impl FromStr for ClientId {
-    type Err = Error;
+    type Err = Invalid;
 
     fn from_str(s: &str) -> Result<Self> {
-        let refuse = || Error::config(format!("the client id {s:?}"), "is not a UUID", "8-4-4-4-12 lower-case hex digits");
+        let refuse = || Invalid::new(format!("the client id {s:?}"), "is not a UUID", "8-4-4-4-12 lower-case hex digits");
         let shape = [8, 4, 4, 4, 12];
         let parts: Vec<&str> = s.split('-').collect();
         let hex = |p: &str| p.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
@@ -141,11 +143,11 @@ impl fmt::Debug for OwnerId {
 }
 
 impl FromStr for OwnerId {
-    type Err = Error;
+    type Err = Invalid;
 
     fn from_str(s: &str) -> Result<Self> {
         let refuse = || {
-            Error::config(
+            Invalid::new(
                 format!("the owner {s:?}"),
                 "is not of the form uuid:number",
                 "for example 1b4e28ba-2fa1-4d2a-883f-0016d3cca427:1",
@@ -251,10 +253,10 @@ impl fmt::Display for Token {
 }
 
 impl FromStr for Token {
-    type Err = Error;
+    type Err = Invalid;
 
     fn from_str(s: &str) -> Result<Self> {
         let n = s.parse::<i64>().ok().and_then(|n| u64::try_from(n).ok());
-        n.map(Self).ok_or_else(|| Error::config(format!("the token {s:?}"), "is not a number", "0 to 9223372036854775807"))
+        n.map(Self).ok_or_else(|| Invalid::new(format!("the token {s:?}"), "is not a number", "0 to 9223372036854775807"))
     }
 }

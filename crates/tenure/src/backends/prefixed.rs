@@ -25,7 +25,7 @@ impl Prefixed {
     }
 
     fn under(&self, resource: &Resource) -> Result<Resource> {
-        Resource::new(format!("{}{resource}", self.prefix))
+        Ok(Resource::new(format!("{}{resource}", self.prefix))?)
     }
 
     fn claim(&self, claim: &Claim) -> Result<Claim> {

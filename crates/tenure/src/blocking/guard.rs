@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use super::block_on;
 use crate::backend::Mode;
+use crate::engine::guard::{State, Watcher};
 use crate::error::Result;
-use crate::guard::{Lost, State, Watcher};
+use crate::lost::Lost;
 use crate::name::{OwnerId, Resource, Token};
 
 /// As [`crate::Guard`], for the thread that has it: nested calls of that thread re-enter while it is alive.

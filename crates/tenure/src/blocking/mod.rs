@@ -31,9 +31,9 @@ pub use self::locks::{Latch, Mutex, RwLock, Semaphore};
 #[cfg(feature = "once")]
 pub use self::once::{Ledger, Once};
 use crate::backend::State;
+use crate::engine::owner::Owner;
+use crate::engine::runtime;
 use crate::error::{Error, Result};
-use crate::owner::Owner;
-use crate::runtime;
 
 thread_local! {
     static THIS_THREAD: Owner = Owner::new();

@@ -4,8 +4,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{block_on, park_on};
+use crate::engine::runtime;
 use crate::once::{Attempt, Done, Error, Start};
-use crate::runtime;
 
 /// As [`crate::once::Ledger`], for threads. Its options are those of the async one, from which it is made.
 ///

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::{Subject, sure};
 use crate::backend::Mode;
+use crate::engine::guard::Guard;
+use crate::engine::owner::Owner;
 use crate::error::Error;
-use crate::guard::Guard;
 use crate::locker::Locker;
-use crate::owner::Owner;
 
 async fn two(s: &Subject, mode: Mode) -> Option<(Locker, Locker)> {
     let (one, other) = (s.locker().await, s.locker().await);

@@ -6,9 +6,10 @@ use std::time::Duration;
 use super::{Subject, sure};
 use crate::backend::Scope;
 use crate::backends::faulty::Plan;
+use crate::engine::guard::State;
+use crate::engine::owner::Owner;
 use crate::error::Error;
-use crate::guard::{LostReason, State};
-use crate::owner::Owner;
+use crate::lost::LostReason;
 
 pub(super) async fn a_lock_is_kept_alive_past_its_lease(s: Subject) {
     let (one, other) = (s.locker().await, s.locker().await);

@@ -63,7 +63,7 @@ impl Options {
 /// An error about the value of an option, without that.
 pub(crate) fn of_option(name: &str, error: Error) -> Error {
     match error {
-        Error::Config { problem, allowed, .. } => Error::config(format!("the option {name:?}"), problem, allowed),
+        Error::Config(e) => Error::config(format!("the option {name:?}"), e.problem, e.allowed),
         other => other,
     }
 }

@@ -36,7 +36,7 @@ pub mod sqlite;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::guard::Guard;
+use crate::engine::guard::Guard;
 use crate::name::Token;
 use crate::stats::Count;
 

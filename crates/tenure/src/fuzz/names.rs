@@ -23,16 +23,16 @@ pub(super) fn names(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     match Resource::new(text) {
         Ok(name) => assert_eq!(name.as_str(), text),
-        Err(error) => explained(&error),
+        Err(error) => explained(&error.into()),
     }
     // One spelling each: what differs in its text is another one.
     match text.parse::<ClientId>() {
         Ok(client) => assert_eq!(client.to_string(), text),
-        Err(error) => explained(&error),
+        Err(error) => explained(&error.into()),
     }
     match text.parse::<OwnerId>() {
         Ok(owner) => assert!(owner.to_string() == text && i64::try_from(owner.number).is_ok()),
-        Err(error) => explained(&error),
+        Err(error) => explained(&error.into()),
     }
     match text.parse::<Token>() {
         Ok(token) => {
@@ -40,7 +40,7 @@ pub(super) fn names(data: &[u8]) {
             assert_eq!(token.to_string().parse::<Token>().expect("a token"), token);
             assert!(token.plus(1).is_none_or(|next| next > token));
         }
-        Err(error) => explained(&error),
+        Err(error) => explained(&error.into()),
     }
     #[cfg(feature = "once")]
     match crate::once::Key::new(text) {
@@ -51,6 +51,6 @@ pub(super) fn names(data: &[u8]) {
 
 /// A refusal says what was asked and what is allowed.
 fn explained(error: &Error) {
-    let Error::Config { asked, problem, allowed } = error else { panic!("{error:?} is no refusal") };
+    let Error::Config(Invalid { asked, problem, allowed }) = error else { panic!("{error:?} is no refusal") };
     assert!(!asked.is_empty() && !problem.is_empty() && !allowed.is_empty(), "{error:?}");
 }

@@ -9,8 +9,8 @@ use super::error::Error;
 use super::ledger::Ledger;
 use super::table::json;
 use super::{Finished, Key};
+use crate::engine::guard::{Guard, Watcher, step_under};
 use crate::fence::Pass;
-use crate::guard::{Guard, Watcher, step_under};
 use crate::name::Token;
 use crate::stats::Counters;
 
@@ -100,7 +100,7 @@ impl Started {
 
     pub(crate) fn attempt(&self) -> Attempt {
         let Self { ledger, key, guard, unfinished } = self;
-        let counters = Arc::clone(&ledger.locker.core.settings.counters);
+        let counters = Arc::clone(&ledger.locker.engine.settings.counters);
         Attempt { key: key.clone(), token: guard.token(), unfinished: *unfinished, watcher: guard.watcher(), counters }
     }
 

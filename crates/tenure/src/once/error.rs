@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Key;
 use crate::duration::show;
 use crate::fence::Stale;
-use crate::guard::Lost;
+use crate::lost::Lost;
 use crate::name::Token;
 
 /// Why there is no recorded result. `T` is what the work returns, `E` its own error.

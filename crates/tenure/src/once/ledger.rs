@@ -14,9 +14,9 @@ use super::error::Error;
 use super::keep::{self, KEEP, Turns};
 use super::records::{Begin, Begun, Finished, Record, Records};
 use crate::backend::Mode;
+use crate::engine::guard::Guard;
 use crate::error::{Fault, Result};
 use crate::fence::{Stats, Tally};
-use crate::guard::Guard;
 use crate::locker::Locker;
 use crate::name::Token;
 use crate::retry::RetryPolicy;
@@ -172,8 +172,8 @@ impl Ledger {
         if !self.turns.sweeps() {
             return;
         }
-        let (records, limit) = (Arc::clone(&self.records), self.locker.core.settings.timeout);
-        self.locker.core.runtime.spawn(async move {
+        let (records, limit) = (Arc::clone(&self.records), self.locker.engine.settings.timeout);
+        self.locker.engine.runtime.spawn(async move {
             match tokio::time::timeout(limit, records.sweep()).await {
                 Ok(Ok(swept)) => tracing::debug!(swept, "records whose time is up are deleted"),
                 Ok(Err(error)) => tracing::debug!(%error, "records whose time is up stay for now"),
@@ -216,7 +216,7 @@ impl Ledger {
         A: Send + 'static,
         F: Fn(Arc<dyn Records>) -> BoxFuture<'static, Result<A>>,
     {
-        let core = &self.locker.core;
+        let core = &self.locker.engine;
         let limit = core.settings.timeout;
         let mut failures = 0;
         loop {

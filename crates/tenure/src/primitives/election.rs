@@ -6,9 +6,9 @@ use std::time::Duration;
 use futures_util::Stream;
 
 use crate::backend::{Mode, State};
+use crate::engine::Engine;
+use crate::engine::guard::Guard;
 use crate::error::Result;
-use crate::guard::Guard;
-use crate::locker::Locker;
 use crate::name::{Resource, Token};
 use crate::primitives::mutex::Mutex;
 use crate::primitives::news::News;
@@ -36,7 +36,7 @@ use crate::primitives::news::News;
 #[derive(Debug, Clone)]
 #[must_use = "nobody is a candidate yet"]
 pub struct Election {
-    locker: Locker,
+    engine: Arc<Engine>,
     name: Arc<str>,
     lease: Duration,
 }
@@ -53,9 +53,9 @@ pub struct Leader {
 }
 
 impl Election {
-    pub(crate) fn new(locker: Locker, name: &str) -> Self {
-        let lease = locker.core.lease;
-        Self { locker, name: name.into(), lease }
+    pub(crate) fn new(engine: Arc<Engine>, name: &str) -> Self {
+        let lease = engine.lease;
+        Self { engine, name: name.into(), lease }
     }
 
     /// The lease, instead of the locker's: how long a leader that died is thought to lead.
@@ -93,7 +93,7 @@ impl Election {
     /// # Cancel safety
     /// Safe: it only reads.
     pub fn leader(&self) -> impl Future<Output = Result<Option<Leader>>> + Send + use<> {
-        let (locker, name) = (self.locker.clone(), Resource::new(&self.name));
+        let (locker, name) = (Arc::clone(&self.engine), Resource::new(&self.name));
         async move { Ok(Leader::of(locker.inspect(name?).await?)) }
     }
 
@@ -113,11 +113,11 @@ impl Election {
     /// ```
     #[must_use = "nobody looks until it is asked"]
     pub fn changes(&self) -> Changes {
-        Changes { election: self.clone(), news: News::new(self.locker.clone(), self.lease), told: None }
+        Changes { election: self.clone(), news: News::new(Arc::clone(&self.engine), self.lease), told: None }
     }
 
     fn candidate(&self, value: &str) -> Mutex {
-        self.locker.mutex(&self.name).lease(self.lease).note(value).never_handed_over()
+        Mutex::new(Arc::clone(&self.engine), Resource::new(&self.name)).lease(self.lease).note(value).never_handed_over()
     }
 }
 

@@ -1,13 +1,13 @@
 //! [`Latch`]: waits until others have done their part.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::wanted::Wanted;
+use super::wanted::{Named, Wanted};
 use crate::backend::Mode;
+use crate::engine::Engine;
+use crate::engine::acquire::Patience;
 use crate::error::{Error, Result};
-use crate::locker::Locker;
-use crate::name::Resource;
-use crate::wait::Patience;
 
 /// A count that goes down to zero, and those who wait until it is there.
 ///
@@ -35,8 +35,8 @@ pub struct Latch {
 }
 
 impl Latch {
-    pub(crate) fn new(locker: Locker, resource: Result<Resource>) -> Self {
-        Self { wanted: Wanted::new(locker, resource) }
+    pub(crate) fn new(engine: Arc<Engine>, resource: Named) -> Self {
+        Self { wanted: Wanted::new(engine, resource) }
     }
 
     /// Sets the count, at least one, unless there is one. Whether it was set.

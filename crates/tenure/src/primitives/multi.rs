@@ -8,12 +8,13 @@ use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::clock::Instant;
+use crate::engine::Engine;
+use crate::engine::acquire::{Patience, late};
+use crate::engine::guard::{Guard, run_under};
 use crate::error::{Error, Result};
-use crate::guard::{Guard, Lost, run_under};
-use crate::locker::Core;
+use crate::lost::Lost;
 use crate::name::{ClientId, Token};
 use crate::primitives::mutex::Mutex;
-use crate::wait::{Patience, late};
 
 /// Several locks that are held together or not at all.
 ///
@@ -46,13 +47,13 @@ pub struct Multi {
 type Place = (String, String, ClientId);
 
 fn place(mutex: &Mutex) -> Result<Place> {
-    let core = &mutex.locker().core;
+    let core = mutex.engine();
     let name = mutex.resource()?;
     let (address, full) = match &core.label {
         Some(label) => (label.address.clone(), format!("{}{name}", label.prefix)),
         None => (core.capabilities.backend.to_owned(), name.to_string()),
     };
-    Ok((address, full, mutex.locker().client_id()))
+    Ok((address, full, core.owners.client()))
 }
 
 fn in_order(mutexes: impl IntoIterator<Item = Mutex>) -> Result<Arc<[Mutex]>> {
@@ -126,7 +127,7 @@ impl Multi {
 
 async fn acquire(parts: &[Mutex], wait: Option<Duration>) -> Result<Option<MultiGuard>> {
     let Some(first) = parts.first() else { return Ok(None) };
-    let clock = &first.locker().core.settings.clock;
+    let clock = &first.engine().settings.clock;
     let until = wait.map(|wait| clock.now().after(wait));
     match try_all(parts, until).await {
         Ok(Some(guards)) => return Ok(Some(guards)),
@@ -148,7 +149,7 @@ async fn acquire(parts: &[Mutex], wait: Option<Duration>) -> Result<Option<Multi
         match held.run(next).await?? {
             Some(guard) => held.guards.push(guard),
             None => {
-                held.give_back(&first.locker().core, until).await;
+                held.give_back(first.engine(), until).await;
                 return Ok(None);
             }
         }
@@ -175,7 +176,7 @@ async fn try_all(parts: &[Mutex], until: Option<Instant>) -> Result<Option<Multi
             }
         }
     };
-    let core = &first.locker().core;
+    let core = first.engine();
     let answered = match until {
         Some(until) => core.within(Patience::Until(until), all).await.is_some(),
         None => {
@@ -284,7 +285,7 @@ impl MultiGuard {
 
     /// What is in the way of a caller that will not have all: gone before it is answered, if the stores can tell in time. The
     /// releases go on by themselves.
-    async fn give_back(self, core: &Core, until: Option<Instant>) {
+    async fn give_back(self, core: &Engine, until: Option<Instant>) {
         match until {
             Some(until) => drop(core.within(Patience::Until(until), self.release()).await),
             None => drop(self.release().await),

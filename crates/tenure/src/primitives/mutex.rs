@@ -1,15 +1,16 @@
 //! [`Mutex`]: one holder at any time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::wanted::{Wanted, options};
+use super::wanted::{Named, Wanted, options};
 use crate::backend::{Broken, Mode, State};
+use crate::engine::Engine;
+use crate::engine::acquire::Patience;
+use crate::engine::guard::Guard;
+use crate::engine::owner::Owner;
 use crate::error::{Error, Result};
-use crate::guard::Guard;
-use crate::locker::Locker;
 use crate::name::Resource;
-use crate::owner::Owner;
-use crate::wait::Patience;
 
 /// A lock that one owner at a time can hold, re-entrant by [`Owner`].
 ///
@@ -24,8 +25,8 @@ pub struct Mutex {
 }
 
 impl Mutex {
-    pub(crate) fn new(locker: Locker, resource: Result<Resource>) -> Self {
-        Self { wanted: Wanted::new(locker, resource), mode: Mode::Exclusive }
+    pub(crate) fn new(engine: Arc<Engine>, resource: Named) -> Self {
+        Self { wanted: Wanted::new(engine, resource), mode: Mode::Exclusive }
     }
 
     options!();
@@ -110,11 +111,11 @@ impl Mutex {
         self.wanted.acquire(self.mode, patience).await
     }
 
-    pub(crate) fn locker(&self) -> &Locker {
-        &self.wanted.locker
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.wanted.engine
     }
 
     pub(crate) fn resource(&self) -> Result<&Resource> {
-        self.wanted.resource.as_ref().map_err(Clone::clone)
+        self.wanted.resource.as_ref().map_err(|e| e.clone().into())
     }
 }

@@ -10,12 +10,13 @@ use std::time::Duration;
 pub use self::member::Member;
 pub(super) use self::member::Tenure;
 use self::members::Members;
+use crate::engine::Engine;
+use crate::engine::guard::Watcher;
 use crate::error::Result;
-use crate::guard::Watcher;
-use crate::locker::Locker;
 use crate::name::{Resource, Token};
 use crate::primitives::mutex::Mutex;
 use crate::primitives::striped::{check_parts, part_of};
+use crate::primitives::wanted::Named;
 
 /// `n` partitions `name/0` … `name/n-1`, spread evenly over the members that live: the numbers of partitions of any two
 /// differ by one at most. They move when members join, leave or die.
@@ -42,7 +43,7 @@ use crate::primitives::striped::{check_parts, part_of};
 #[derive(Debug, Clone)]
 #[must_use = "nobody takes part yet"]
 pub struct Partitions {
-    locker: Locker,
+    engine: Arc<Engine>,
     name: Arc<str>,
     count: u32,
     lease: Duration,
@@ -50,9 +51,9 @@ pub struct Partitions {
 }
 
 impl Partitions {
-    pub(crate) fn new(locker: Locker, name: &str, count: u32) -> Self {
-        let lease = locker.core.lease;
-        Self { locker, name: name.into(), count, lease, note: None }
+    pub(crate) fn new(engine: Arc<Engine>, name: &str, count: u32) -> Self {
+        let lease = engine.lease;
+        Self { engine, name: name.into(), count, lease, note: None }
     }
 
     /// The lease, instead of the locker's: how long a dead member keeps its partitions where the store does not notice.
@@ -102,12 +103,12 @@ impl Partitions {
         async move { joining.await?.run(work).await }
     }
 
-    fn resource(&self, part: &str) -> Result<Resource> {
+    fn resource(&self, part: &str) -> Named {
         Resource::new(format!("{}/{part}", self.name))
     }
 
     fn mutex(&self, part: &str) -> Mutex {
-        let mutex = Mutex::new(self.locker.clone(), self.resource(part)).lease(self.lease);
+        let mutex = Mutex::new(Arc::clone(&self.engine), self.resource(part)).lease(self.lease);
         match &self.note {
             Some(note) => mutex.note(&**note),
             None => mutex,

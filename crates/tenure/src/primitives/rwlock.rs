@@ -1,15 +1,15 @@
 //! [`RwLock`]: many readers or one writer.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::wanted::{Wanted, options};
+use super::wanted::{Named, Wanted, options};
 use crate::backend::{Broken, Mode, State};
+use crate::engine::Engine;
+use crate::engine::acquire::Patience;
+use crate::engine::guard::Guard;
+use crate::engine::owner::Owner;
 use crate::error::{Error, Result};
-use crate::guard::Guard;
-use crate::locker::Locker;
-use crate::name::Resource;
-use crate::owner::Owner;
-use crate::wait::Patience;
 
 /// A lock that many can hold to read, or one alone to write.
 ///
@@ -47,8 +47,8 @@ pub struct RwLock {
 }
 
 impl RwLock {
-    pub(crate) fn new(locker: Locker, resource: Result<Resource>) -> Self {
-        Self { wanted: Wanted::new(locker, resource) }
+    pub(crate) fn new(engine: Arc<Engine>, resource: Named) -> Self {
+        Self { wanted: Wanted::new(engine, resource) }
     }
 
     options!();
@@ -120,7 +120,7 @@ impl RwLock {
         let asked = self.wanted.clone();
         async move {
             let name = asked.resource.clone()?;
-            let here = *writer.resource() == name && writer.owner_id().client == asked.locker.client_id();
+            let here = *writer.resource() == name && writer.owner_id().client == asked.engine.owners.client();
             if writer.mode() != Mode::Write || !here {
                 let problem = format!("was asked for with another guard than that of a writer of {name:?}");
                 return Err(Error::config("a downgrade", problem, "the only guard of a write lock of this name"));

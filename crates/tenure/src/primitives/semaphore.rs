@@ -1,14 +1,14 @@
 //! [`Semaphore`]: up to so many holders at any time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::wanted::{Wanted, options};
+use super::wanted::{Named, Wanted, options};
 use crate::backend::{Broken, Mode, State};
+use crate::engine::Engine;
+use crate::engine::acquire::Patience;
+use crate::engine::guard::Guard;
 use crate::error::{Error, Result};
-use crate::guard::Guard;
-use crate::locker::Locker;
-use crate::name::Resource;
-use crate::wait::Patience;
 
 /// The most permits that one call may take.
 const MAX_TAKE: u32 = 1024;
@@ -41,8 +41,8 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    pub(crate) fn new(locker: Locker, resource: Result<Resource>, of: u32) -> Self {
-        Self { wanted: Wanted::new(locker, resource), of }
+    pub(crate) fn new(engine: Arc<Engine>, resource: Named, of: u32) -> Self {
+        Self { wanted: Wanted::new(engine, resource), of }
     }
 
     options!();

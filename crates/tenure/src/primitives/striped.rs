@@ -6,12 +6,13 @@ use std::time::Duration;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::clock::Instant;
+use crate::engine::Engine;
+use crate::engine::acquire::{Patience, late};
+use crate::engine::guard::Guard;
 use crate::error::{Error, Result};
-use crate::guard::Guard;
-use crate::locker::Locker;
+use crate::invalid::Invalid;
 use crate::name::Resource;
 use crate::primitives::mutex::Mutex;
-use crate::wait::{Patience, late};
 
 /// `n` locks `name#0` … `name#n-1` under one name: the one [of a key](Self::of), or [any that is free](Self::lock_any).
 ///
@@ -37,15 +38,15 @@ use crate::wait::{Patience, late};
 #[derive(Debug, Clone)]
 #[must_use = "nothing is locked yet"]
 pub struct Striped {
-    locker: Locker,
+    engine: Arc<Engine>,
     name: Arc<str>,
     count: u32,
     lease: Option<Duration>,
 }
 
 impl Striped {
-    pub(crate) fn new(locker: Locker, name: &str, count: u32) -> Self {
-        Self { locker, name: name.into(), count, lease: None }
+    pub(crate) fn new(engine: Arc<Engine>, name: &str, count: u32) -> Self {
+        Self { engine, name: name.into(), count, lease: None }
     }
 
     /// The lease, instead of the locker's. See [`Mutex::lease`].
@@ -138,7 +139,7 @@ impl Striped {
 
     async fn any(&self, wait: Option<Duration>) -> Result<Option<(u32, Guard)>> {
         check_parts(&self.name, self.count, "stripes")?;
-        let clock = &self.locker.core.settings.clock;
+        let clock = &self.engine.settings.clock;
         let limit = wait.filter(|wait| !wait.is_zero()).map(|wait| (clock.now().after(wait / 2), clock.now().after(wait)));
         let start = getrandom::u32().unwrap_or(0) % self.count;
         let stripes: Vec<u32> = (start..self.count).chain(0..start).collect();
@@ -164,7 +165,7 @@ impl Striped {
     /// Few when most are free, so that few are got in vain; more at once when they are not, so that it takes few round
     /// trips. The limit says when to try no more, and when the time is up.
     async fn try_any(&self, stripes: &[u32], limit: Option<(Instant, Instant)>) -> Result<Option<(u32, Guard)>> {
-        let core = &self.locker.core;
+        let core = &self.engine;
         let (mut from, mut size, mut error) = (0, 1, None);
         while let Some(batch) = stripes.get(from..stripes.len().min(from + size)).filter(|batch| !batch.is_empty()) {
             let asked = first(batch.iter().map(|&index| (index, self.mutex(index).try_lock())));
@@ -192,7 +193,7 @@ impl Striped {
         } else {
             Resource::new(&self.name).and_then(|name| Resource::new(format!("{name}#{index}")))
         };
-        let mutex = Mutex::new(self.locker.clone(), name);
+        let mutex = Mutex::new(Arc::clone(&self.engine), name);
         match self.lease {
             Some(lease) => mutex.lease(lease),
             None => mutex,
@@ -224,14 +225,14 @@ const MOST_PARTS: u32 = 65_536;
 /// Refuses none, and more than can be asked for one by one.
 pub(super) fn check_parts(name: &str, count: u32, what: &str) -> Result<()> {
     match count {
-        0 => Err(no_parts(name, what)),
+        0 => Err(no_parts(name, what).into()),
         1..=MOST_PARTS => Ok(()),
         _ => Err(Error::config(format!("{name:?} with {count} {what}"), "has too many to ask for", format!("1 to {MOST_PARTS}"))),
     }
 }
 
-fn no_parts(name: &str, what: &str) -> Error {
-    Error::config(format!("{name:?} with 0 {what}"), "has nothing to lock", "1 or more")
+fn no_parts(name: &str, what: &str) -> Invalid {
+    Invalid::new(format!("{name:?} with 0 {what}"), "has nothing to lock", "1 or more")
 }
 
 /// The part of a key among `count`: FNV-1a, 64 bit, modulo the count. Other languages do the same: it must not change.

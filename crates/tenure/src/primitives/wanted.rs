@@ -4,19 +4,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::{Broken, Claim, Mode, State};
+use crate::engine::Engine;
+use crate::engine::acquire::{self, Outcome, Patience, Request};
+use crate::engine::guard::Guard;
+use crate::engine::hold::Terms;
+use crate::engine::owner::{Entered, Owner};
 use crate::error::{Error, Result};
-use crate::guard::Guard;
-use crate::hold::Terms;
-use crate::locker::Locker;
+use crate::invalid::Invalid;
 use crate::name::Resource;
-use crate::owner::{Entered, Owner};
-use crate::wait::{self, Outcome, Patience, Request};
+
+/// A name that has been checked. A bad one is reported by the first call that uses it.
+pub(crate) type Named = Result<Resource, Invalid>;
 
 /// A name, and on which terms it is wanted.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
-    pub(crate) locker: Locker,
-    pub(crate) resource: Result<Resource>,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) resource: Named,
     pub(crate) lease: Duration,
     pub(crate) fixed: bool,
     pub(crate) max_hold: Option<Duration>,
@@ -57,28 +61,28 @@ macro_rules! options {
 pub(crate) use options;
 
 impl Wanted {
-    pub(crate) fn new(locker: Locker, resource: Result<Resource>) -> Self {
-        let lease = locker.core.lease;
-        Self { locker, resource, lease, fixed: false, max_hold: None, note: None, owner: None, alone: false }
+    pub(crate) fn new(engine: Arc<Engine>, resource: Named) -> Self {
+        let lease = engine.lease;
+        Self { engine, resource, lease, fixed: false, max_hold: None, note: None, owner: None, alone: false }
     }
 
     /// For how long to wait: zero asks once.
     pub(crate) fn patience(&self, wait: Duration) -> Patience {
-        if wait.is_zero() { Patience::None } else { Patience::Until(self.locker.core.settings.clock.now().after(wait)) }
+        if wait.is_zero() { Patience::None } else { Patience::Until(self.engine.settings.clock.now().after(wait)) }
     }
 
     /// Asks, in the name of the owner if there is one: its nested calls share one hold.
     pub(crate) async fn acquire(&self, mode: Mode, patience: Patience) -> Result<Option<Guard>> {
         let request = self.request(mode, patience)?;
-        let core = &self.locker.core;
+        let core = &self.engine;
         let Some(owner) = self.owner.clone().or_else(Owner::current) else { return self.hold(request).await };
         let slot = owner.slot(core, &request.resource);
         let entered = match slot.try_enter()? {
             Some(entered) => entered,
             // Another call of this owner is acquiring the same name.
-            None if patience == Patience::None => return wait::not_asked(core, &request),
+            None if patience == Patience::None => return acquire::not_asked(core, &request),
             None => {
-                let Some(entered) = core.within(patience, slot.enter()).await else { return wait::not_asked(core, &request) };
+                let Some(entered) = core.within(patience, slot.enter()).await else { return acquire::not_asked(core, &request) };
                 entered?
             }
         };
@@ -131,29 +135,29 @@ impl Wanted {
 
     /// Has something done that holds nothing. `None`: it was busy all the time.
     pub(crate) async fn ask(&self, mode: Mode, patience: Patience) -> Result<Option<u64>> {
-        match wait::start(&self.locker.core, self.request(mode, patience)?).await.unwrap_or(Err(Error::Closed))? {
+        match acquire::start(&self.engine, self.request(mode, patience)?).await.unwrap_or(Err(Error::Closed))? {
             Some(Outcome::Done(left)) => Ok(Some(left)),
             Some(Outcome::Held(_)) | None => Ok(None),
         }
     }
 
     async fn hold(&self, request: Request) -> Result<Option<Guard>> {
-        match wait::start(&self.locker.core, request).await.unwrap_or(Err(Error::Closed))? {
+        match acquire::start(&self.engine, request).await.unwrap_or(Err(Error::Closed))? {
             Some(Outcome::Held(guard)) => Ok(Some(guard)),
             Some(Outcome::Done(_)) | None => Ok(None),
         }
     }
 
     pub(crate) async fn inspect(self) -> Result<State> {
-        self.locker.inspect(self.resource?).await
+        self.engine.inspect(self.resource?).await
     }
 
     pub(crate) async fn break_hold(self) -> Result<Option<Broken>> {
-        self.locker.break_hold(self.resource?).await
+        self.engine.break_hold(self.resource?).await
     }
 
     fn request(&self, mode: Mode, patience: Patience) -> Result<Request> {
-        let core = &self.locker.core;
+        let core = &self.engine;
         if core.is_closed() {
             return Err(Error::Closed);
         }

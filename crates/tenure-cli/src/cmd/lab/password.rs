@@ -17,7 +17,7 @@ static PASSWORD: OnceLock<String> = OnceLock::new();
 /// Makes one up, unless it is known.
 pub(crate) fn made_up() -> Played<&'static str> {
     // As random as an identity is.
-    let new = ClientId::random()?.to_string();
+    let new = ClientId::random().map_err(tenure::Error::from)?.to_string();
     Ok(PASSWORD.get_or_init(|| new))
 }
 

@@ -10,7 +10,7 @@ use super::{Error, is_conflict, unsupported};
 use crate::name::ClientId;
 
 pub(super) async fn check(store: &dyn ObjectStore, scratch: &Path) -> Result<(), Error> {
-    let name = ClientId::random().map_err(Error::Request)?;
+    let name = ClientId::random().map_err(|e| Error::Request(e.into()))?;
     let location = scratch.clone().join(format!("tenure-probe-{name}"));
     let checked = try_out(store, &location).await;
     let gone = store.delete(&location).await;

@@ -8,11 +8,11 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{Client, Config, Socket};
 
+use crate::engine::runtime::background;
 use crate::error::{Error, Fault, Result};
 use crate::fence::drivers::Doing;
 use crate::fence::marks::PATIENCE;
 use crate::fence::sql::Dialect;
-use crate::runtime::background;
 
 const NAME: &str = "postgres";
 

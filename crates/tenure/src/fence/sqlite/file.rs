@@ -7,9 +7,9 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::backends::sqlite::{sqlite_error, why_not};
+use crate::engine::runtime::background;
 use crate::error::{Error, Fault, Result};
 use crate::fence::marks::PATIENCE;
-use crate::runtime::background;
 
 #[derive(Debug)]
 pub(crate) struct File {

@@ -14,8 +14,8 @@ use super::Partitions;
 use super::member::State;
 use super::members::Members;
 use crate::backend::Mode;
+use crate::engine::guard::{Guard, Watcher};
 use crate::error::Result;
-use crate::guard::{Guard, Watcher};
 use crate::name::Resource;
 use crate::primitives::news::News;
 
@@ -61,7 +61,7 @@ pub(super) struct Balancer {
 
 impl Balancer {
     pub(super) fn new(group: Partitions, state: Arc<watch::Sender<State>>, members: Members) -> Self {
-        let news = News::new(group.locker.clone(), group.lease);
+        let news = News::new(Arc::clone(&group.engine), group.lease);
         Self { group, state, members, news, wanted: Vec::new() }
     }
 
@@ -83,7 +83,7 @@ impl Balancer {
                 continue;
             }
             // Each renewal of a member touches the list of all: those who look at it must not do so each time.
-            self.group.locker.core.pause(LEAST_PAUSE.min(self.group.lease / 12)).await;
+            self.group.engine.pause(LEAST_PAUSE.min(self.group.lease / 12)).await;
             let holds: Vec<Watcher> = self.state.borrow().guards().filter(|guard| guard.is_valid()).map(Guard::watcher).collect();
             let mut lost: FuturesUnordered<_> = holds.iter().map(Watcher::ended).collect();
             tokio::select! {

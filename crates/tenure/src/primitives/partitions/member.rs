@@ -11,8 +11,8 @@ use tokio::task::JoinSet;
 use super::balance::Balancer;
 use super::members::Members;
 use super::{Partition, Partitions};
+use crate::engine::guard::Guard;
 use crate::error::{Error, Result};
-use crate::guard::Guard;
 use crate::name::Token;
 
 /// What a member has. Only the balancer adds to it.
@@ -89,7 +89,7 @@ impl Member {
         let state = Arc::new(watch::Sender::new(State { seat: Some(seat), ..State::default() }));
         let mut task = JoinSet::new();
         let balancer = Balancer::new(group.clone(), Arc::clone(&state), members);
-        task.spawn_on(balancer.run(), &group.locker.core.runtime);
+        task.spawn_on(balancer.run(), &group.engine.runtime);
         Self { group, state, task, told: BTreeMap::new() }
     }
 

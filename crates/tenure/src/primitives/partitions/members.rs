@@ -1,12 +1,14 @@
 //! Who takes part: the one place that knows how members are kept in the store.
 
+use std::sync::Arc;
+
 use crate::backend::Mode;
+use crate::engine::acquire::Patience;
+use crate::engine::guard::Guard;
 use crate::error::{Error, Result};
-use crate::guard::Guard;
 use crate::name::Resource;
 use crate::primitives::partitions::Partitions;
 use crate::primitives::wanted::Wanted;
-use crate::wait::Patience;
 
 /// The members of a group: all who read `name/members`.
 #[derive(Debug)]
@@ -18,7 +20,7 @@ pub(super) struct Members {
 impl Members {
     pub(super) fn new(group: &Partitions) -> Result<Self> {
         let name = group.resource("members")?;
-        let mut wanted = Wanted::new(group.locker.clone(), Ok(name.clone()));
+        let mut wanted = Wanted::new(Arc::clone(&group.engine), Ok(name.clone()));
         wanted.lease = group.lease;
         wanted.note.clone_from(&group.note);
         Ok(Self { wanted, name })

@@ -10,14 +10,17 @@ use tracing::{debug, warn};
 
 use super::release::release;
 use super::window::Window;
-use super::{Ack, Keeper, Msg, Settings, bounded};
+use super::{Ack, Keeper, Msg};
 use crate::backend::{Claim, Mode, Renewal};
 use crate::clock::{Instant, deadline};
+use crate::engine::Settings;
+use crate::engine::call::bounded;
+use crate::engine::guard::Held;
+use crate::engine::hold::Hold;
+use crate::engine::turnstile::Turn;
 use crate::error::Result;
-use crate::guard::{Held, Lost, LostReason};
-use crate::hold::Hold;
+use crate::lost::{Lost, LostReason};
 use crate::retry::jitter;
-use crate::turnstile::Turn;
 
 /// The most claims that go into one renewal call.
 const BATCH: usize = 256;

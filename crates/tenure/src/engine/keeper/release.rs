@@ -2,12 +2,14 @@
 
 use tracing::debug;
 
+use super::Ack;
 use super::window::Window;
-use super::{Ack, Settings, bounded};
 use crate::backend::{Claim, Released};
+use crate::engine::Settings;
+use crate::engine::call::bounded;
+use crate::engine::turnstile::Turn;
 use crate::error::Result;
-use crate::guard::Lost;
-use crate::turnstile::Turn;
+use crate::lost::Lost;
 
 /// Tells the store until it has understood, or the lease must have ended.
 ///

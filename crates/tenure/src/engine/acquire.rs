@@ -13,14 +13,14 @@ use tracing::debug;
 
 use crate::backend::{Attempt, Claim, Mode, Queue};
 use crate::clock::{Instant, deadline};
+use crate::engine::Engine;
+use crate::engine::call::bounded;
+use crate::engine::guard::{Guard, Held};
+use crate::engine::hold::{Hold, Terms};
+use crate::engine::turnstile::{Entry, Gate, Pass, Standing, Tried, Turn};
 use crate::error::{Error, Fault, Result};
-use crate::guard::{Guard, Held};
-use crate::hold::{Hold, Terms};
-use crate::keeper::bounded;
-use crate::locker::Core;
 use crate::name::Resource;
 use crate::signal::Signal;
-use crate::turnstile::{Entry, Gate, Pass, Standing, Tried, Turn};
 
 /// The most tokens that one grant reserves, and so the most hand-overs inside a process in a row.
 const MAX_TOKENS: usize = 16;
@@ -73,7 +73,7 @@ pub(crate) enum Outcome {
 type Answer = oneshot::Sender<Result<Option<Outcome>>>;
 
 /// Starts an acquisition and returns where the answer will come. Dropping the receiver cancels it.
-pub(crate) fn start(core: &Arc<Core>, request: Request) -> oneshot::Receiver<Result<Option<Outcome>>> {
+pub(crate) fn start(core: &Arc<Engine>, request: Request) -> oneshot::Receiver<Result<Option<Outcome>>> {
     let (answer, receiver) = oneshot::channel();
     let runtime = core.runtime.clone();
     let core = Arc::clone(core);
@@ -90,7 +90,7 @@ pub(crate) fn start(core: &Arc<Core>, request: Request) -> oneshot::Receiver<Res
 }
 
 /// What is told to one who did not come to ask, because another call of its owner does: what is known from that.
-pub(crate) fn not_asked<T>(core: &Core, request: &Request) -> Result<Option<T>> {
+pub(crate) fn not_asked<T>(core: &Engine, request: &Request) -> Result<Option<T>> {
     let arrival = if request.patience == Patience::None { 0 } else { u64::MAX };
     match Gate::new(&request.resource, request.mode).map(|gate| core.turnstile.standing(&gate, arrival)) {
         Some(Standing::Unknown) => Err(late(core, "acquiring")),
@@ -101,12 +101,12 @@ pub(crate) fn not_asked<T>(core: &Core, request: &Request) -> Result<Option<T>> 
 }
 
 /// The wait is over, and nobody knows whether the lock is busy.
-pub(crate) fn late(core: &Core, doing: &str) -> Error {
+pub(crate) fn late(core: &Engine, doing: &str) -> Error {
     Error::unavailable(core.capabilities.backend, doing, Fault::Timeout, "no answer before the wait was over")
 }
 
 struct Contender<'a> {
-    core: &'a Arc<Core>,
+    core: &'a Arc<Engine>,
     request: Request,
     /// Taken when the caller has been answered.
     answer: Option<Answer>,
@@ -192,7 +192,7 @@ impl Contender<'_> {
     }
 
     async fn contend(&mut self, mut turn: Option<Turn>) {
-        let Core { settings, capabilities, owners, keeper, .. } = &**self.core;
+        let Engine { settings, capabilities, owners, keeper, .. } = &**self.core;
         let Request { resource, mode, terms, patience, instead_of, .. } = &self.request;
         let (mode, terms, patience) = (*mode, terms.clone(), *patience);
         // Only those who keep their turn can hand their hold over.

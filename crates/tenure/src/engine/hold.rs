@@ -8,7 +8,8 @@ use tokio::sync::Notify;
 
 use crate::backend::Claim;
 use crate::clock::{Clock, Instant};
-use crate::guard::{Lost, LostReason, State};
+use crate::engine::guard::State;
+use crate::lost::{Lost, LostReason};
 use crate::name::Token;
 
 /// How long a hold lives.

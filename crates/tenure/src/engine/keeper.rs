@@ -8,22 +8,20 @@ mod release;
 mod task;
 mod window;
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::FutureExt;
 use tokio::sync::{mpsc, oneshot};
 
 use self::task::Task;
-use crate::backend::{Backend, Claim};
-use crate::clock::{Clock, Drift, Instant};
-use crate::error::{Error, Fault, Result};
-use crate::guard::{Held, LostReason};
-use crate::hold::Hold;
-use crate::retry::RetryPolicy;
+use crate::backend::Claim;
+use crate::clock::Instant;
+use crate::engine::Settings;
+use crate::engine::guard::Held;
+use crate::engine::hold::Hold;
+use crate::engine::turnstile::Turn;
+use crate::error::Result;
+use crate::lost::LostReason;
 use crate::stats::Counters;
-use crate::turnstile::Turn;
 
 /// Answers the one who waits for a release.
 pub(crate) type Ack = oneshot::Sender<Result<()>>;
@@ -41,17 +39,6 @@ enum Msg {
 pub(crate) struct Keeper {
     messages: mpsc::UnboundedSender<Msg>,
     counters: Arc<Counters>,
-}
-
-/// What the keeper works with.
-#[derive(Debug, Clone)]
-pub(crate) struct Settings {
-    pub(crate) backend: Arc<dyn Backend>,
-    pub(crate) clock: Clock,
-    pub(crate) drift: Drift,
-    pub(crate) timeout: Duration,
-    pub(crate) retry: RetryPolicy,
-    pub(crate) counters: Arc<Counters>,
 }
 
 impl Keeper {
@@ -112,20 +99,4 @@ impl Keeper {
         // The keeper is gone only if its runtime is: the lease ends what cannot be given back.
         drop(self.messages.send(msg));
     }
-}
-
-/// Bounds one call of a backend. The outcome of a call that was cut off, or panicked, is unknown.
-pub(crate) async fn bounded<T>(
-    timeout: Duration,
-    backend: &dyn Backend,
-    doing: &str,
-    call: impl Future<Output = Result<T>>,
-) -> Result<T> {
-    let (fault, detail) = match tokio::time::timeout(timeout, AssertUnwindSafe(call).catch_unwind()).await {
-        Ok(Ok(result)) => return result,
-        // Of many claims in one call nobody would hear any more.
-        Ok(Err(_)) => (Fault::Protocol, "the backend has panicked".to_owned()),
-        Err(_) => (Fault::Timeout, format!("no answer within {timeout:?}")),
-    };
-    Err(Error::unavailable(backend.capabilities().backend, doing, fault, detail))
 }

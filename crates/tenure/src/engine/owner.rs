@@ -5,9 +5,9 @@ use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use crate::engine::Engine;
+use crate::engine::guard::{Guard, Held};
 use crate::error::{Error, Result};
-use crate::guard::{Guard, Held};
-use crate::locker::Core;
 use crate::name::{ClientId, Resource};
 
 tokio::task_local! {
@@ -75,7 +75,7 @@ impl Owner {
         CURRENT.try_with(Clone::clone).ok()
     }
 
-    pub(crate) fn slot(&self, core: &Core, resource: &Resource) -> Arc<Slot> {
+    pub(crate) fn slot(&self, core: &Engine, resource: &Resource) -> Arc<Slot> {
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Forgets names that are neither held nor being asked for, so that an owner of many names does not grow.
         if slots.len() >= 64 {

@@ -11,9 +11,9 @@ use tokio::time::{Instant, timeout_at};
 
 use self::taken::Taken;
 use crate::backend::Mode;
+use crate::engine::guard::Held;
+use crate::engine::hold::Terms;
 use crate::error::Error;
-use crate::guard::Held;
-use crate::hold::Terms;
 use crate::name::Resource;
 
 /// A store that answers does so in less: who stood behind a hold that was given back is not told of an outage before that.

@@ -1,0 +1,238 @@
+//! The engine: one way to acquire, keep, hand over and lose a hold, under all primitives and over all stores.
+//!
+//! It owns time. [`acquire`] asks, waits and asks again; [`turnstile`] lets one task of this process ask for a name at a time;
+//! a grant becomes a [`hold`], whose one word says until when it is valid; [`keeper`] renews, gives back and knows a loss by its
+//! deadline; [`guard`] is what the user has of it, and [`owner`] who re-enters it.
+
+pub(crate) mod acquire;
+pub(crate) mod call;
+pub(crate) mod guard;
+pub(crate) mod hold;
+pub(crate) mod keeper;
+pub(crate) mod owner;
+pub(crate) mod runtime;
+pub(crate) mod turnstile;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use self::acquire::{Patience, sleep_long};
+use self::call::bounded;
+use self::keeper::Keeper;
+use self::turnstile::Turnstile;
+use crate::audit;
+use crate::backend::{Backend, Broken, Capabilities, Claim, Client, Mode, Queue, Scope, State};
+use crate::clock::{Clock, Drift};
+use crate::error::{Error, Result};
+use crate::lifeline::Lifeline;
+use crate::name::{ClientId, OwnerIds, Resource};
+use crate::retry::RetryPolicy;
+use crate::signal::Signal;
+use crate::stats::Counters;
+
+/// How many times the call timeout a listing may take.
+const LIST_CALLS: u32 = 100;
+
+/// What every part of the engine works with.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) clock: Clock,
+    pub(crate) drift: Drift,
+    pub(crate) timeout: Duration,
+    pub(crate) retry: RetryPolicy,
+    pub(crate) counters: Arc<Counters>,
+}
+
+/// Which store a URL names, without credentials: the same in every process that spells the URL alike.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Label {
+    pub(crate) address: String,
+    pub(crate) prefix: String,
+}
+
+pub(crate) struct Engine {
+    pub(crate) settings: Settings,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) lease: Duration,
+    pub(crate) owners: OwnerIds,
+    pub(crate) turnstile: Turnstile,
+    pub(crate) keeper: Keeper,
+    pub(crate) runtime: Handle,
+    pub(crate) closed: watch::Sender<bool>,
+    /// How closing ended, once it has: everybody who closes waits for it.
+    ended: watch::Sender<Option<Result<()>>>,
+    acquiring: watch::Sender<usize>,
+    /// Which store this is, where a URL has said so.
+    pub(crate) label: Option<Label>,
+    /// What this client says of itself.
+    pub(crate) about: Arc<str>,
+    pub(crate) lifeline: Lifeline,
+}
+
+/// Counts an acquisition under way, so that closing can wait for it.
+pub(crate) struct Acquiring(Arc<Engine>);
+
+impl Drop for Acquiring {
+    fn drop(&mut self) {
+        self.0.acquiring.send_modify(|n| *n -= 1);
+    }
+}
+
+/// Closes a locker, and says so to those who wait also if the runtime ends under it.
+struct Closing(Arc<Engine>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.ended.send_if_modified(|ended| {
+            let cut_off = ended.is_none();
+            ended.get_or_insert(Err(Error::Closed));
+            cut_off
+        });
+    }
+}
+
+impl Engine {
+    /// Starts the keeper on the given runtime.
+    pub(crate) fn new(
+        settings: Settings,
+        capabilities: Capabilities,
+        lease: Duration,
+        client: ClientId,
+        runtime: Handle,
+    ) -> Self {
+        let keeper = {
+            let _entered = runtime.enter();
+            Keeper::start(settings.clone())
+        };
+        Self {
+            settings,
+            capabilities,
+            lease,
+            owners: OwnerIds::new(client),
+            turnstile: Turnstile::default(),
+            keeper,
+            runtime,
+            closed: watch::Sender::new(false),
+            ended: watch::Sender::new(None),
+            acquiring: watch::Sender::new(0),
+            label: None,
+            about: Arc::from(""),
+            lifeline: Lifeline::default(),
+        }
+    }
+
+    pub(crate) fn begin(self: &Arc<Self>) -> Acquiring {
+        self.acquiring.send_modify(|n| *n += 1);
+        Acquiring(Arc::clone(self))
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        *self.closed.borrow()
+    }
+
+    /// Runs a call of the backend on the locker's runtime.
+    async fn call<T, F, Fut>(&self, doing: &'static str, limit: Duration, call: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(Arc<dyn Backend>) -> Fut,
+        Fut: Future<Output = Result<T>> + Send + 'static,
+    {
+        if self.is_closed() {
+            return Err(Error::Closed);
+        }
+        let backend = Arc::clone(&self.settings.backend);
+        let call = call(Arc::clone(&backend));
+        let task = self.runtime.spawn(async move { bounded(limit, &*backend, doing, call).await });
+        task.await.unwrap_or(Err(Error::Closed))
+    }
+
+    /// Sleeps, on whatever executor.
+    pub(crate) async fn pause(&self, pause: Duration) {
+        let until = self.settings.clock.now().after(pause);
+        self.within(Patience::Until(until), std::future::pending::<()>()).await;
+    }
+
+    /// Bounds a wait of the caller's own future, which may run on an executor without timers.
+    pub(crate) async fn within<T>(&self, patience: Patience, wait: impl Future<Output = T>) -> Option<T> {
+        let left = patience.bound().since(self.settings.clock.now());
+        let mut timer = JoinSet::new();
+        timer.spawn_on(sleep_long(left), &self.runtime);
+        tokio::select! {
+            biased;
+            done = wait => Some(done),
+            _ = timer.join_next() => None,
+        }
+    }
+
+    /// What the store says of all held locks whose names start with `prefix`.
+    pub(crate) async fn list(&self, prefix: &str) -> Result<Vec<State>> {
+        let prefix = prefix.to_owned();
+        // A store may have to look through all it has, in many round trips; it bounds each of them by itself.
+        let limit = self.settings.timeout.saturating_mul(LIST_CALLS);
+        self.call("listing", limit, |b| async move { b.inspect(Scope::Prefix(&prefix)).await }).await
+    }
+
+    pub(crate) async fn inspect(&self, resource: Resource) -> Result<State> {
+        let free = State::free(resource.clone());
+        let inspect = |b: Arc<dyn Backend>| async move { b.inspect(Scope::One(&resource)).await };
+        let states = self.call("inspecting", self.settings.timeout, inspect).await?;
+        Ok(states.into_iter().next().unwrap_or(free))
+    }
+
+    /// Fires when a look at this name may show something new.
+    pub(crate) async fn watch(&self, resource: Resource, mode: Mode) -> Result<Signal> {
+        let (owner, queue, lease) = (self.owners.next(), Queue::Never, self.lease);
+        let claim = Claim { resource, owner, mode, queue, lease, tokens: 1, at_least: None, note: None };
+        self.call("subscribing", self.settings.timeout, |b| async move { b.watch(&claim).await }).await
+    }
+
+    pub(crate) async fn break_hold(self: &Arc<Self>, resource: Resource) -> Result<Option<Broken>> {
+        let engine = Arc::clone(self);
+        if engine.is_closed() {
+            return Err(Error::Closed);
+        }
+        // A task of its own: who asks may go, but what was done is told.
+        let task = self.runtime.spawn(async move {
+            let Settings { backend, timeout, .. } = &engine.settings;
+            let broken = bounded(*timeout, &**backend, "breaking", backend.break_hold(&resource, None)).await;
+            let by = Client { id: engine.owners.client(), about: Arc::clone(&engine.about) };
+            audit::break_hold(&by, &resource, &broken);
+            broken
+        });
+        task.await.unwrap_or(Err(Error::Closed))
+    }
+
+    /// Gives back everything and ends the background work. All who close are answered when it is done.
+    pub(crate) async fn close(self: &Arc<Self>) -> Result<()> {
+        let mut ended = self.ended.subscribe();
+        if !self.closed.send_replace(true) {
+            let closing = Closing(Arc::clone(self));
+            self.runtime.spawn(async move {
+                let core = &closing.0;
+                let mut acquiring = core.acquiring.subscribe();
+                drop(tokio::time::timeout(core.settings.timeout, acquiring.wait_for(|n| *n == 0)).await);
+                core.keeper.close().await;
+                let backend = &core.settings.backend;
+                let closed = bounded(core.settings.timeout, &**backend, "closing", backend.close()).await;
+                core.ended.send_replace(Some(closed));
+            });
+        }
+        let ended = ended.wait_for(Option::is_some).await.map(|ended| ended.clone());
+        ended.ok().flatten().unwrap_or(Err(Error::Closed))
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("backend", &self.settings.backend)
+            .field("client", &self.owners.client())
+            .finish_non_exhaustive()
+    }
+}
