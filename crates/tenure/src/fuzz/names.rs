@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::name::{ClientId, OwnerId, Resource, Token};
-use crate::{Error, duration};
+use crate::{Error, Invalid, duration};
 
 /// What is read is written so that it is read as the same, up to what is too fine to be shown.
 pub(super) fn durations(data: &[u8]) {
