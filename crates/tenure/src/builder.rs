@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use crate::backend::{Backend, Claim, Client};
 use crate::clock::{Clock, Drift};
 use crate::connect;
-use crate::engine::runtime;
+use crate::engine::background;
 use crate::engine::{Engine, Label, Settings};
 use crate::error::{Error, Result};
 use crate::lifeline::Lifeline;
@@ -111,7 +111,7 @@ impl Builder {
         // A store of its own, unlike every other.
         let own = || Label { address: format!("{url}{}", client.id), prefix: String::new() };
         self.label = self.label.or_else(|| Some(own()));
-        let runtime = self.runtime.clone().map_or_else(runtime::background, Ok)?;
+        let runtime = self.runtime.clone().map_or_else(background::handle, Ok)?;
         let Self { timeout, lease, drift, .. } = self;
         let (clock, lifeline, prefix) = (self.clock.clone(), Lifeline::default(), String::new());
         let context =
@@ -126,14 +126,14 @@ impl Builder {
     pub fn over(self, backend: Arc<dyn Backend>) -> Result<Locker> {
         self.check()?;
         let client = ClientId::random()?;
-        let runtime = self.runtime.clone().map_or_else(runtime::background, Ok)?;
+        let runtime = self.runtime.clone().map_or_else(background::handle, Ok)?;
         Ok(Locker { engine: Arc::new(self.build(backend, client, runtime)) })
     }
 
     /// As [`over`](Self::over), for a backend that knows its client.
     #[cfg(feature = "conformance")]
     pub(crate) fn over_as(self, backend: Arc<dyn Backend>, client: ClientId) -> Result<Locker> {
-        let runtime = self.runtime.clone().map_or_else(runtime::background, Ok)?;
+        let runtime = self.runtime.clone().map_or_else(background::handle, Ok)?;
         Ok(Locker { engine: Arc::new(self.build(backend, client, runtime)) })
     }
 

@@ -31,8 +31,8 @@ pub use self::locks::{Latch, Mutex, RwLock, Semaphore};
 #[cfg(feature = "once")]
 pub use self::once::{Ledger, Once};
 use crate::backend::State;
+use crate::engine::background;
 use crate::engine::owner::Owner;
-use crate::engine::runtime;
 use crate::error::{Error, Result};
 
 thread_local! {
@@ -105,7 +105,7 @@ fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
         let fix = "the async API, or a thread of its own (spawn_blocking)";
         return Err(Error::config("a blocking call", "was made inside of async code, which it would stop", fix));
     }
-    park_on(&runtime::background()?, future)
+    park_on(&background::handle()?, future)
 }
 
 /// Sees a future to its end on this thread. Unlike tokio's own way it never panics, wherever it is called.

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{block_on, park_on};
-use crate::engine::runtime;
+use crate::engine::background;
 use crate::once::{Attempt, Done, Error, Start};
 
 /// As [`crate::once::Ledger`], for threads. Its options are those of the async one, from which it is made.
@@ -53,7 +53,7 @@ impl Once {
         T: Serialize + DeserializeOwned,
     {
         let Self { once, asked } = self;
-        let begun = block_on(async { Ok((once.start().await, runtime::background()?)) });
+        let begun = block_on(async { Ok((once.start().await, background::handle()?)) });
         let (start, background) = begun.map_err(|cause| Error::NotBegun { asked, cause })?;
         match start? {
             Start::Done(done) => Ok(done),

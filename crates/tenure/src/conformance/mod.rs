@@ -244,7 +244,7 @@ impl Subject {
             async move {
                 // Connections and pipes belong to the runtime that made them: the one that lockers use.
                 let open = async move { connect::open(connect::parse(&url)?, context).await };
-                crate::engine::runtime::background()?.spawn(open).await.unwrap_or(Err(Error::Closed))
+                crate::engine::background::handle()?.spawn(open).await.unwrap_or(Err(Error::Closed))
             }
         });
         Self { taken: label.map_or(0, |label| label.prefix.len()), ..subject }

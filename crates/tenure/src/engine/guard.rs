@@ -11,8 +11,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::backend::Mode;
+use crate::engine::driven::Driven;
 use crate::engine::hold::{Ended, Hold};
-use crate::engine::keeper::Keeper;
+use crate::engine::keeper::{GivenBack, Keeper};
 use crate::engine::owner::Slot;
 use crate::error::{Error, Result};
 use crate::lost::{Lost, LostReason};
@@ -36,27 +37,30 @@ pub struct Guard {
 pub(crate) struct Held {
     hold: Arc<Hold>,
     keeper: Keeper,
-    /// Where its owner finds it to re-enter, if it has one.
-    slot: OnceLock<Arc<Slot>>,
+    /// How its owner re-enters it, if it has one.
+    reentry: OnceLock<Reentry>,
+}
+
+struct Reentry {
+    /// Where its owner finds it.
+    slot: Arc<Slot>,
     /// Whether its owner may re-enter it: not once it has gone to another thread.
     open: Arc<AtomicBool>,
 }
 
 impl Held {
     pub(crate) fn new(hold: Arc<Hold>, keeper: Keeper) -> Self {
-        Self { hold, keeper, slot: OnceLock::new(), open: Arc::new(AtomicBool::new(true)) }
+        Self { hold, keeper, reentry: OnceLock::new() }
     }
 
-    pub(crate) fn noted_in(&self, slot: &Arc<Slot>) {
-        let _noted_once = self.slot.set(Arc::clone(slot));
+    /// Lets its owner re-enter it by way of this slot, while the flag says so.
+    pub(crate) fn noted_in(&self, slot: &Arc<Slot>) -> Arc<AtomicBool> {
+        let noted = self.reentry.get_or_init(|| Reentry { slot: Arc::clone(slot), open: Arc::new(AtomicBool::new(true)) });
+        Arc::clone(&noted.open)
     }
 
     pub(crate) fn slot(&self) -> Option<&Arc<Slot>> {
-        self.slot.get()
-    }
-
-    pub(crate) fn open(&self) -> &Arc<AtomicBool> {
-        &self.open
+        self.reentry.get().map(|noted| &noted.slot)
     }
 
     pub(crate) fn hold(&self) -> &Arc<Hold> {
@@ -66,7 +70,9 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.keeper.give_back(&self.hold, None);
+        if let GivenBack::ToRelease(release) = self.keeper.give_back(&self.hold) {
+            self.keeper.release_in_background(release);
+        }
     }
 }
 
@@ -101,7 +107,7 @@ impl Guard {
     /// From now on its owner waits for it as others do.
     #[cfg(feature = "blocking")]
     pub(crate) fn end_reentry(&self) {
-        self.held.open.store(false, Ordering::Release);
+        self.held.reentry.get().into_iter().for_each(|noted| noted.open.store(false, Ordering::Release));
     }
 
     /// Counts a write that came too late for its fence.
@@ -226,10 +232,16 @@ impl Guard {
     pub async fn release(self) -> Result<()> {
         // Other guards keep the hold.
         let Some(held) = Arc::into_inner(self.held) else { return Ok(()) };
-        let (done, confirmed) = tokio::sync::oneshot::channel();
-        held.keeper.give_back(&held.hold, Some(done));
-        drop(held);
-        confirmed.await.unwrap_or(Err(Error::Closed))
+        let keeper = held.keeper.clone();
+        match keeper.give_back(&held.hold) {
+            GivenBack::Over(lost) => Err(lost.into()),
+            GivenBack::HandedOver => Ok(()),
+            GivenBack::ToRelease(release) => {
+                drop(held);
+                let background = keeper.background().clone();
+                Driven::new(&background, |desk| release.run(keeper, Some(desk))).await.unwrap_or(Err(Error::Closed))
+            }
+        }
     }
 }
 

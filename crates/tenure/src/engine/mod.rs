@@ -5,25 +5,30 @@
 //! deadline; [`guard`] is what the user has of it, and [`owner`] who re-enters it.
 
 pub(crate) mod acquire;
+pub(crate) mod background;
 pub(crate) mod call;
+pub(crate) mod driven;
 pub(crate) mod guard;
 pub(crate) mod hold;
 pub(crate) mod keeper;
 pub(crate) mod owner;
-pub(crate) mod runtime;
 pub(crate) mod turnstile;
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::sync::{Notify, watch};
 
 use self::acquire::{Patience, sleep_long};
+use self::background::Background;
 use self::call::bounded;
-use self::keeper::Keeper;
+use self::driven::{Desk, Driven};
+use self::keeper::{Keeper, UnderWay};
 use self::turnstile::Turnstile;
 use crate::audit;
 use crate::backend::{Backend, Broken, Capabilities, Claim, Client, Mode, Queue, Scope, State};
@@ -56,6 +61,7 @@ pub(crate) struct Label {
     pub(crate) prefix: String,
 }
 
+/// One client of a store, at work.
 pub(crate) struct Engine {
     pub(crate) settings: Settings,
     pub(crate) capabilities: Capabilities,
@@ -63,11 +69,13 @@ pub(crate) struct Engine {
     pub(crate) owners: OwnerIds,
     pub(crate) turnstile: Turnstile,
     pub(crate) keeper: Keeper,
-    pub(crate) runtime: Handle,
-    pub(crate) closed: watch::Sender<bool>,
+    pub(crate) background: Background,
+    closed: AtomicBool,
+    /// Tells those who wait that the locker closes.
+    closing: Notify,
     /// How closing ended, once it has: everybody who closes waits for it.
     ended: watch::Sender<Option<Result<()>>>,
-    acquiring: watch::Sender<usize>,
+    acquiring: UnderWay,
     /// Which store this is, where a URL has said so.
     pub(crate) label: Option<Label>,
     /// What this client says of itself.
@@ -76,11 +84,27 @@ pub(crate) struct Engine {
 }
 
 /// Counts an acquisition under way, so that closing can wait for it.
-pub(crate) struct Acquiring(Arc<Engine>);
+pub(crate) struct Acquiring {
+    engine: Arc<Engine>,
+    /// Until its caller has been answered.
+    waiting: bool,
+}
+
+impl Acquiring {
+    /// Its caller has been answered. False if it was before.
+    fn answered(&mut self) -> bool {
+        let waited = std::mem::replace(&mut self.waiting, false);
+        if waited {
+            self.engine.settings.counters.waiting.down();
+        }
+        waited
+    }
+}
 
 impl Drop for Acquiring {
     fn drop(&mut self) {
-        self.0.acquiring.send_modify(|n| *n -= 1);
+        self.answered();
+        self.engine.acquiring.end();
     }
 }
 
@@ -106,10 +130,8 @@ impl Engine {
         client: ClientId,
         runtime: Handle,
     ) -> Self {
-        let keeper = {
-            let _entered = runtime.enter();
-            Keeper::start(settings.clone())
-        };
+        let background = Background::new(runtime);
+        let keeper = Keeper::start(settings.clone(), &background);
         Self {
             settings,
             capabilities,
@@ -117,26 +139,37 @@ impl Engine {
             owners: OwnerIds::new(client),
             turnstile: Turnstile::default(),
             keeper,
-            runtime,
-            closed: watch::Sender::new(false),
+            background,
+            closed: AtomicBool::new(false),
+            closing: Notify::new(),
             ended: watch::Sender::new(None),
-            acquiring: watch::Sender::new(0),
+            acquiring: UnderWay::default(),
             label: None,
             about: Arc::from(""),
             lifeline: Lifeline::default(),
         }
     }
 
-    pub(crate) fn begin(self: &Arc<Self>) -> Acquiring {
-        self.acquiring.send_modify(|n| *n += 1);
-        Acquiring(Arc::clone(self))
+    fn begin(self: &Arc<Self>) -> Acquiring {
+        self.acquiring.begin();
+        self.settings.counters.waiting.up();
+        Acquiring { engine: Arc::clone(self), waiting: true }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        *self.closed.borrow()
+        self.closed.load(Ordering::Acquire)
     }
 
-    /// Runs a call of the backend on the locker's runtime.
+    /// Resolves when the locker closes.
+    async fn closing(&self) {
+        let mut closing = pin!(self.closing.notified());
+        closing.as_mut().enable();
+        if !self.is_closed() {
+            closing.await;
+        }
+    }
+
+    /// Sees a call of the backend to its end, driven by the caller. Dropped half-way, it goes on in the background.
     async fn call<T, F, Fut>(&self, doing: &'static str, limit: Duration, call: F) -> Result<T>
     where
         T: Send + 'static,
@@ -148,8 +181,10 @@ impl Engine {
         }
         let backend = Arc::clone(&self.settings.backend);
         let call = call(Arc::clone(&backend));
-        let task = self.runtime.spawn(async move { bounded(limit, &*backend, doing, call).await });
-        task.await.unwrap_or(Err(Error::Closed))
+        let work = |desk: Desk<Result<T>>| async move {
+            drop(desk.answer(bounded(limit, &*backend, doing, call).await));
+        };
+        Driven::new(&self.background, work).await.unwrap_or(Err(Error::Closed))
     }
 
     /// Sleeps, on whatever executor.
@@ -161,13 +196,19 @@ impl Engine {
     /// Bounds a wait of the caller's own future, which may run on an executor without timers.
     pub(crate) async fn within<T>(&self, patience: Patience, wait: impl Future<Output = T>) -> Option<T> {
         let left = patience.bound().since(self.settings.clock.now());
-        let mut timer = JoinSet::new();
-        timer.spawn_on(sleep_long(left), &self.runtime);
-        tokio::select! {
-            biased;
-            done = wait => Some(done),
-            _ = timer.join_next() => None,
-        }
+        let mut wait = pin!(wait);
+        let mut timer = pin!(sleep_long(left));
+        std::future::poll_fn(|cx| {
+            if let Poll::Ready(done) = wait.as_mut().poll(cx) {
+                return Poll::Ready(Some(done));
+            }
+            match self.background.enter() {
+                Some(_entered) if !self.background.has_ended() => timer.as_mut().poll(cx).map(|()| None),
+                // A thread in its last moment has no timers.
+                _ => Poll::Ready(None),
+            }
+        })
+        .await
     }
 
     /// What the store says of all held locks whose names start with `prefix`.
@@ -197,30 +238,31 @@ impl Engine {
         if engine.is_closed() {
             return Err(Error::Closed);
         }
-        // A task of its own: who asks may go, but what was done is told.
-        let task = self.runtime.spawn(async move {
+        let background = self.background.clone();
+        // Who asks may go, but what was done is told.
+        let work = |desk: Desk<Result<Option<Broken>>>| async move {
             let Settings { backend, timeout, .. } = &engine.settings;
             let broken = bounded(*timeout, &**backend, "breaking", backend.break_hold(&resource, None)).await;
             let by = Client { id: engine.owners.client(), about: Arc::clone(&engine.about) };
             audit::break_hold(&by, &resource, &broken);
-            broken
-        });
-        task.await.unwrap_or(Err(Error::Closed))
+            drop(desk.answer(broken));
+        };
+        Driven::new(&background, work).await.unwrap_or(Err(Error::Closed))
     }
 
     /// Gives back everything and ends the background work. All who close are answered when it is done.
     pub(crate) async fn close(self: &Arc<Self>) -> Result<()> {
         let mut ended = self.ended.subscribe();
-        if !self.closed.send_replace(true) {
+        if !self.closed.swap(true, Ordering::AcqRel) {
+            self.closing.notify_waiters();
             let closing = Closing(Arc::clone(self));
-            self.runtime.spawn(async move {
-                let core = &closing.0;
-                let mut acquiring = core.acquiring.subscribe();
-                drop(tokio::time::timeout(core.settings.timeout, acquiring.wait_for(|n| *n == 0)).await);
-                core.keeper.close().await;
-                let backend = &core.settings.backend;
-                let closed = bounded(core.settings.timeout, &**backend, "closing", backend.close()).await;
-                core.ended.send_replace(Some(closed));
+            self.background.spawn(async move {
+                let Self { settings, acquiring, keeper, .. } = &*closing.0;
+                let Settings { backend, timeout, .. } = settings;
+                drop(tokio::time::timeout(*timeout, acquiring.idle()).await);
+                keeper.close().await;
+                let closed = bounded(*timeout, &**backend, "closing", backend.close()).await;
+                closing.0.ended.send_replace(Some(closed));
             });
         }
         let ended = ended.wait_for(Option::is_some).await.map(|ended| ended.clone());

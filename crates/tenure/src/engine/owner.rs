@@ -162,8 +162,8 @@ impl Place<'_> {
 
     /// Notes a hold in the slot that this is the place of.
     pub(crate) fn note(self, slot: &Arc<Slot>, guard: &Guard) {
-        *self.slot.noted() = Noted { held: Arc::downgrade(guard.shared()), open: Arc::clone(guard.shared().open()) };
-        guard.shared().noted_in(slot);
+        let open = guard.shared().noted_in(slot);
+        *self.slot.noted() = Noted { held: Arc::downgrade(guard.shared()), open };
     }
 }
 

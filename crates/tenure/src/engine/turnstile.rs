@@ -88,6 +88,8 @@ struct Lane {
     /// So many of them had come before the store was asked and said that it is busy.
     refused: u64,
     taken: Taken,
+    /// Whether other processes have been seen to want it.
+    contended: bool,
     /// Tells the one who asks that somebody has come, where that is a reason to ask again.
     came: Option<Arc<Notify>>,
     /// Until when the one who asks leaves the lock to others, and how it is told that this is too long.
@@ -104,6 +106,7 @@ impl Lane {
             gave_back: None,
             arrivals: 0,
             refused: 0,
+            contended: taken.matters(),
             taken,
             came,
             resting: None,
@@ -117,13 +120,14 @@ enum Heard {
     Busy,
 }
 
+/// A task that waits for its turn.
 #[derive(Debug)]
-struct Waiter {
-    terms: Terms,
+pub(crate) struct Waiter {
+    pub(crate) terms: Terms,
     arrival: u64,
     /// By then the store must be asked, to have an answer before its time is up. `None`: it has all the time.
     ask_by: Option<Instant>,
-    pass: oneshot::Sender<Pass>,
+    pub(crate) pass: oneshot::Sender<Pass>,
 }
 
 /// What is known to one who leaves without an answer of its own.
@@ -294,8 +298,20 @@ pub(crate) struct Turn {
 
 impl Turn {
     /// How many wait behind this one.
-    pub(crate) fn waiting(&self) -> usize {
+    #[cfg(test)]
+    fn waiting(&self) -> usize {
         self.lane(|lane| lane.waiting.len()).unwrap_or(0)
+    }
+
+    /// How many may want the hold after this one: many, if somebody has come to wait since this process has wanted it without a
+    /// break. Those who take turns are not behind each other at the moment of a grant.
+    pub(crate) fn expected(&self) -> usize {
+        self.lane(|lane| if lane.arrivals > 0 { usize::MAX } else { 0 }).unwrap_or(0)
+    }
+
+    /// Whether other processes want it: then the first answer is likely to be busy.
+    pub(crate) fn is_contended(&self) -> bool {
+        self.lane(|lane| lane.contended).unwrap_or(false)
     }
 
     /// Whether others shall have a chance first.
@@ -347,7 +363,7 @@ impl Turn {
     pub(crate) fn heard_busy(&self, arrivals: u64) {
         self.lane(|lane| {
             (lane.last, lane.trouble) = (Some(Heard::Busy), None);
-            (lane.refused, lane.taken) = (arrivals, Taken::default());
+            (lane.refused, lane.taken, lane.contended) = (arrivals, Taken::default(), true);
         });
     }
 
@@ -369,6 +385,7 @@ impl Turn {
             if others_wait {
                 let next = lane.waiting.iter().any(|w| !w.pass.is_closed());
                 lane.taken.again(next);
+                lane.contended = true;
             } else {
                 lane.taken = Taken::default();
             }
@@ -390,21 +407,11 @@ impl Turn {
         self.stile.lanes().open.get_mut(&self.gate).map(look)
     }
 
-    /// Gives a hold to the next in line whose terms allow it, for one of the reserved tokens. The turn stays with the
-    /// hold.
-    pub(crate) fn hand_over(&self, terms: &Terms, tokens: &mut u32, mut make: impl FnMut(Terms) -> Held) -> bool {
-        while *tokens > 0
-            && let Some(next) = self.stile.next(&self.gate, true, |t| terms.allow_hand_over(t))
-        {
-            *tokens -= 1;
-            // A waiter that left in this moment gives its hold back through `Held`'s drop; the keeper knows that by now
-            // another one is there. Its token is used up.
-            if next.pass.send(Pass::Held(make(next.terms))).is_ok() {
-                self.lane(|lane| lane.taken.hand_over());
-                return true;
-            }
-        }
-        false
+    /// The next in line, if its terms allow it to have a hold with these. The turn stays with the hold.
+    pub(crate) fn next_with(&self, terms: &Terms) -> Option<Waiter> {
+        let next = self.stile.next(&self.gate, true, |next| terms.allow_hand_over(next))?;
+        self.lane(|lane| lane.taken.hand_over());
+        Some(next)
     }
 }
 

@@ -173,7 +173,7 @@ impl Ledger {
             return;
         }
         let (records, limit) = (Arc::clone(&self.records), self.locker.engine.settings.timeout);
-        self.locker.engine.runtime.spawn(async move {
+        self.locker.engine.background.spawn(async move {
             match tokio::time::timeout(limit, records.sweep()).await {
                 Ok(Ok(swept)) => tracing::debug!(swept, "records whose time is up are deleted"),
                 Ok(Err(error)) => tracing::debug!(%error, "records whose time is up stay for now"),
@@ -221,7 +221,7 @@ impl Ledger {
         let mut failures = 0;
         loop {
             let call = call(Arc::clone(&self.records));
-            let task = core.runtime.spawn(async move { tokio::time::timeout(limit, call).await });
+            let task = core.background.handle().spawn(async move { tokio::time::timeout(limit, call).await });
             let unanswered = |what| crate::Error::unavailable("the records", doing, Fault::Timeout, what);
             let error = match task.await {
                 Ok(Ok(Ok(answer))) => return Ok(answer),

@@ -135,14 +135,14 @@ impl Wanted {
 
     /// Has something done that holds nothing. `None`: it was busy all the time.
     pub(crate) async fn ask(&self, mode: Mode, patience: Patience) -> Result<Option<u64>> {
-        match acquire::start(&self.engine, self.request(mode, patience)?).await.unwrap_or(Err(Error::Closed))? {
+        match acquire::acquire(&self.engine, self.request(mode, patience)?).await? {
             Some(Outcome::Done(left)) => Ok(Some(left)),
             Some(Outcome::Held(_)) | None => Ok(None),
         }
     }
 
     async fn hold(&self, request: Request) -> Result<Option<Guard>> {
-        match acquire::start(&self.engine, request).await.unwrap_or(Err(Error::Closed))? {
+        match acquire::acquire(&self.engine, request).await? {
             Some(Outcome::Held(guard)) => Ok(Some(guard)),
             Some(Outcome::Done(_)) | None => Ok(None),
         }

@@ -8,7 +8,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{Client, Config, Socket};
 
-use crate::engine::runtime::background;
+use crate::engine::background;
 use crate::error::{Error, Fault, Result};
 use crate::fence::drivers::Doing;
 use crate::fence::marks::PATIENCE;
@@ -62,7 +62,7 @@ impl Link {
         Fut: Future<Output = Result<A, tokio_postgres::Error>> + Send,
     {
         let link = Arc::clone(self);
-        let task = background()?.spawn(async move {
+        let task = background::handle()?.spawn(async move {
             let answer = tokio::time::timeout(PATIENCE, async { call(link.client().await?).await }).await;
             if answer.is_err() {
                 // It may be half open, and would be asked again and again.

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::backends::sqlite::{sqlite_error, why_not};
-use crate::engine::runtime::background;
+use crate::engine::background;
 use crate::error::{Error, Fault, Result};
 use crate::fence::marks::PATIENCE;
 
@@ -68,7 +68,7 @@ impl File {
 /// On a thread that may block, whatever the caller's executor is. Whoever waits behind others who wait for the file gives up in time too.
 async fn aside<A: Send + 'static>(doing: &'static str, work: impl FnOnce() -> Result<A> + Send + 'static) -> Result<A> {
     let refuse = |fault, detail| Error::unavailable("sqlite", doing, fault, detail);
-    let runtime = background()?;
+    let runtime = background::handle()?;
     let work = runtime.spawn_blocking(work);
     let bounded = runtime.spawn(async move { tokio::time::timeout(PATIENCE * 2, work).await });
     match bounded.await {

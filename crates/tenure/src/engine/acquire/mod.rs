@@ -1,0 +1,453 @@
+//! The one way to acquire: takes a turn in the process, asks, waits to be woken, asks again. Cancel-safe on every backend.
+//!
+//! The caller drives it. Dropped half-way, it goes on in the background: the call under way is seen to its end, and what it did
+//! is undone. What to do next is decided by [`step`], without time or I/O; here it is done.
+
+mod step;
+mod wait;
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::select;
+use tracing::debug;
+
+use self::step::{Action, End, Event, Plan, State};
+pub(crate) use self::wait::{Patience, sleep_long};
+use self::wait::{Woken, timeout};
+use crate::backend::{Attempt, Claim, Mode, Queue};
+use crate::clock::{Instant, deadline};
+use crate::engine::call::bounded;
+use crate::engine::driven::{Desk, Driven};
+use crate::engine::guard::{Guard, Held};
+use crate::engine::hold::{Hold, Terms};
+use crate::engine::turnstile::{Entry, Gate, Pass, Standing, Tried, Turn};
+use crate::engine::{Acquiring, Engine, Settings};
+use crate::error::{Error, Fault, Result};
+use crate::name::{Resource, Token};
+use crate::signal::Signal;
+
+/// The most tokens that one grant reserves, and so the most hand-overs inside a process in a row.
+const MAX_TOKENS: usize = 16;
+
+/// The least time between a failed attempt and the next, if the policy's pause is not shorter.
+const LEAST_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long an answer waits for what was begun to be undone.
+const UNDONE_WITHIN: Duration = Duration::from_millis(50);
+
+/// What is wanted.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) resource: Resource,
+    pub(crate) mode: Mode,
+    pub(crate) terms: Terms,
+    pub(crate) patience: Patience,
+    /// Asks for itself, beside others of this process.
+    pub(crate) alone: bool,
+    /// A hold that is to become this one, under the same owner. It ends with the attempt, however that ends.
+    pub(crate) instead_of: Option<Guard>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Held(Guard),
+    /// For modes that hold nothing: what is left.
+    Done(u64),
+}
+
+type Answer = Result<Option<Outcome>>;
+
+/// Acquires. `None`: somebody else had it all the time.
+pub(crate) async fn acquire(engine: &Arc<Engine>, request: Request) -> Answer {
+    let acquiring = engine.begin();
+    let asked = engine.settings.clock.now();
+    let work = |desk| {
+        let known = Known { busy: false, busy_until: None, waited: false };
+        Contender { acquiring, request, desk, asked, known, signal: None, arrivals: 0, got: None, error: None }.run()
+    };
+    Driven::new(&engine.background, work).await.unwrap_or(Err(Error::Closed))
+}
+
+/// What is told to one who did not come to ask, because another call of its owner does: what is known from that.
+pub(crate) fn not_asked<T>(engine: &Engine, request: &Request) -> Result<Option<T>> {
+    let arrival = if request.patience == Patience::None { 0 } else { u64::MAX };
+    match Gate::new(&request.resource, request.mode).map(|gate| engine.turnstile.standing(&gate, arrival)) {
+        Some(Standing::Unknown) => Err(late(engine, "acquiring")),
+        Some(Standing::Trouble(error)) => Err(error),
+        // Of those who have no turn in the process nothing is known here.
+        Some(Standing::Busy | Standing::WasBusy(_)) | None => Ok(None),
+    }
+}
+
+/// The wait is over, and nobody knows whether the lock is busy.
+pub(crate) fn late(engine: &Engine, doing: &str) -> Error {
+    Error::unavailable(engine.capabilities.backend, doing, Fault::Timeout, "no answer before the wait was over")
+}
+
+/// What one acquisition knows of others.
+struct Known {
+    /// Whether somebody else had it when last asked: at the store, or in this process.
+    busy: bool,
+    /// Until when it counts that another task of this process has just had it.
+    busy_until: Option<tokio::time::Instant>,
+    /// Whether somebody else had it at any time.
+    waited: bool,
+}
+
+struct Contender {
+    /// The engine, which knows that this is under way.
+    acquiring: Acquiring,
+    request: Request,
+    /// Where the caller waits for the answer.
+    desk: Desk<Answer>,
+    asked: Instant,
+    known: Known,
+    signal: Option<Signal>,
+    /// How many had come to share the answer when the store was last asked.
+    arrivals: u64,
+    got: Option<Got>,
+    /// The last one.
+    error: Option<Error>,
+}
+
+/// What the store has given.
+enum Got {
+    Held(Held),
+    Done(u64),
+}
+
+impl Contender {
+    fn engine(&self) -> &Arc<Engine> {
+        &self.acquiring.engine
+    }
+
+    fn settings(&self) -> &Settings {
+        &self.engine().settings
+    }
+
+    async fn run(mut self) {
+        let Some(gate) = self.gate() else { return self.contend(None).await };
+        let (arrival, pass) = match self.request.patience {
+            Patience::None => match self.engine().turnstile.try_enter(&gate) {
+                Tried::Alone => return self.contend(None).await,
+                Tried::Turn(turn) => (0, Some(Pass::Turn(turn))),
+                Tried::Taken => (0, None),
+            },
+            _ => self.pass(&gate).await,
+        };
+        match pass {
+            Some(Pass::Turn(turn)) => self.contend(Some(turn)).await,
+            Some(Pass::Held(held)) => self.grant(held),
+            Some(Pass::Done(left)) => self.reply(Ok(Some(Outcome::Done(left)))),
+            // A store that cannot be reached must not look like a lock that somebody holds.
+            None => match self.engine().turnstile.standing(&gate, arrival) {
+                Standing::Busy | Standing::WasBusy(_) => self.reply(Ok(None)),
+                Standing::Unknown => self.reply(Err(late(self.engine(), "acquiring"))),
+                Standing::Trouble(error) => self.reply(Err(error)),
+            },
+        }
+    }
+
+    /// Where this one waits for others of its process, if it does.
+    fn gate(&self) -> Option<Gate> {
+        let Request { resource, mode, patience, alone, instead_of, .. } = &self.request;
+        let gate = Gate::new(resource, *mode)?;
+        // What may be shared is not taken because another one of this process is asking. And those who wait may wait for
+        // the very hold that is to be changed.
+        let shared = mode.is_shared() || gate.answers_are_shared();
+        let alone = *alone || shared && *patience == Patience::None || instead_of.is_some();
+        (!alone).then_some(gate)
+    }
+
+    /// Waits for this process's turn. The number is that of this one among those who came to wait.
+    async fn pass(&mut self, gate: &Gate) -> (u64, Option<Pass>) {
+        let Request { terms, patience, .. } = &self.request;
+        let wait = patience.bound().since(self.settings().clock.now());
+        let (arrival, mut later) = match self.engine().turnstile.enter(gate, terms, wait) {
+            Entry::Now(turn) => return (0, Some(Pass::Turn(turn))),
+            Entry::Later { arrival, pass } => (arrival, pass),
+        };
+        let mut got = None;
+        let wait = async { got = (&mut later).await.ok() };
+        match self.unless_stopped(wait).await {
+            // Whatever came in this moment goes back by being dropped.
+            Woken::Stop => return (arrival, None),
+            Woken::Go => {}
+        }
+        if matches!(got, Some(Pass::Turn(_))) {
+            // What the one before was told is all that this one knows until it is told something itself.
+            match self.engine().turnstile.standing(gate, arrival) {
+                Standing::Busy => (self.known.busy, self.known.waited) = (true, true),
+                Standing::WasBusy(until) => (self.known.busy_until, self.known.waited) = (Some(until), true),
+                Standing::Unknown | Standing::Trouble(_) => {}
+            }
+        } else {
+            self.known.waited = true;
+        }
+        (arrival, got)
+    }
+
+    fn claim(&self, turn: Option<&Turn>) -> Claim {
+        let Request { resource, mode, terms, patience, instead_of, .. } = &self.request;
+        let engine = self.engine();
+        // Only those who keep their turn can hand their hold over.
+        let hands_over = engine.capabilities.token_blocks && !mode.is_shared();
+        let behind = turn.filter(|_| hands_over).map_or(0, Turn::expected).min(MAX_TOKENS - 1);
+        Claim {
+            resource: resource.clone(),
+            owner: instead_of.as_ref().map_or_else(|| engine.owners.next(), Guard::owner_id),
+            mode: *mode,
+            queue: if *patience == Patience::None { Queue::Never } else { Queue::Allowed },
+            lease: terms.lease,
+            tokens: u32::try_from(behind).unwrap_or(0) + 1,
+            at_least: None,
+            note: terms.note.clone(),
+        }
+    }
+
+    fn plan(&self, turn: Option<&Turn>) -> Plan {
+        let Request { mode, patience, instead_of, .. } = &self.request;
+        let can = &self.engine().capabilities;
+        let once = *patience == Patience::None;
+        Plan {
+            once,
+            waits: mode.waits(),
+            converts: instead_of.is_some(),
+            // In line a busy answer is what most get; otherwise where others were seen to want it.
+            watch_first: can.watch_first && (mode.keeps_place() || turn.is_some_and(Turn::is_contended)),
+            watch_after_failure: can.watch_first,
+            keeps_place: (can.queues || mode.keeps_place()) && !once,
+            rests: turn.is_some_and(Turn::rests),
+            attempts: self.settings().retry.attempts,
+        }
+    }
+
+    /// Asks until there is an answer for the caller.
+    async fn contend(&mut self, mut turn: Option<Turn>) {
+        let claim = self.claim(turn.as_ref());
+        let mut state = State::new(self.plan(turn.as_ref()));
+        let mut event = Event::Begin;
+        let end = loop {
+            let action;
+            (state, action) = state.step(event);
+            event = match action {
+                Action::End(end) => break end,
+                Action::Rest => self.rest(turn.as_ref()).await,
+                Action::Subscribe => self.subscribe(&claim).await,
+                Action::AwaitSignal { within } => self.await_signal(turn.as_ref(), within).await,
+                Action::Sleep { pause } => self.unless_stopped(tokio::time::sleep(pause)).await.into(),
+                Action::BackOff { failures } => self.back_off(failures).await,
+                // A question that nobody waits for is not asked: its grant would only have to be undone.
+                Action::Ask if self.is_stopped() => Event::Stopped,
+                Action::Ask => self.ask(&claim, &mut turn).await,
+            };
+        };
+        self.signal = None;
+        let got = self.got.take();
+        if got.is_none() && state.undo && claim.mode.holds() {
+            self.undo(claim).await;
+        }
+        // Before the caller is answered: what it asks next must not find its own turn taken.
+        drop(turn);
+        let old = self.request.instead_of.take();
+        match (got, end) {
+            (Some(Got::Held(held)), _) => return self.grant(held),
+            (Some(Got::Done(left)), _) => return self.reply(Ok(Some(Outcome::Done(left)))),
+            // The store knows better than the guard.
+            (None, End::Revoked) => self.error = old.map(|old| old.revoked().into()),
+            (None, End::Failed) => drop(old),
+            (None, End::NotGranted | End::Granted | End::Done) => {
+                drop(old);
+                self.error = None;
+            }
+        }
+        let answer = self.error.take().map_or(Ok(None), Err);
+        self.reply(answer);
+    }
+
+    /// Has the store forget the claim. Whoever asks next must not take what is left of this one for somebody's lock, so this is
+    /// waited for, but not for long.
+    async fn undo(&self, claim: Claim) {
+        let undone = self.engine().keeper.forget(claim);
+        self.unless_stopped(timeout(UNDONE_WITHIN, async { drop(undone.await) })).await;
+    }
+
+    /// Others who wait at the store shall have their turn. Who has little time has some of it left to ask.
+    async fn rest(&mut self, turn: Option<&Turn>) -> Event {
+        let left = self.request.patience.bound().since(self.settings().clock.now());
+        match turn {
+            Some(turn) => match self.unless_stopped(turn.rest(left / 2)).await {
+                Woken::Go => Event::Rested,
+                Woken::Stop => Event::Stopped,
+            },
+            None => Event::Rested,
+        }
+    }
+
+    /// Waits for news of the lock: a signal, or one with whom the next answer will be shared.
+    async fn await_signal(&mut self, turn: Option<&Turn>, within: Duration) -> Event {
+        let arrivals = self.arrivals;
+        let Some(mut signal) = self.signal.take() else { return Event::Woken };
+        let newcomer = async {
+            match turn {
+                Some(turn) => turn.newcomer(arrivals).await,
+                None => std::future::pending().await,
+            }
+        };
+        let woken = async {
+            select(pin!(signal.fired()), pin!(newcomer)).await;
+        };
+        let woken = self.unless_stopped(timeout(within, woken)).await;
+        self.signal = Some(signal);
+        woken.into()
+    }
+
+    /// The signal fires also when a store that was away is back. Not at once: firings that come with the errors would use up all
+    /// attempts in a burst.
+    async fn back_off(&mut self, failures: u32) -> Event {
+        let pause = if failures == 0 { Duration::ZERO } else { self.settings().retry.pause(failures) };
+        let Some(mut signal) = self.signal.take() else { return self.unless_stopped(tokio::time::sleep(pause)).await.into() };
+        let least = pause.min(LEAST_PAUSE);
+        let wait = async {
+            tokio::time::sleep(least).await;
+            timeout(pause - least, signal.fired()).await;
+        };
+        let woken = self.unless_stopped(wait).await;
+        self.signal = Some(signal);
+        woken.into()
+    }
+
+    /// One question. If the caller's time is up first, the caller is answered; the call is still seen to its end, so
+    /// that the release that follows cannot overtake it.
+    async fn ask(&mut self, claim: &Claim, turn: &mut Option<Turn>) -> Event {
+        let engine = Arc::clone(self.engine());
+        let Settings { backend, clock, timeout, .. } = &engine.settings;
+        let sent = clock.now();
+        self.arrivals = turn.as_ref().map_or(0, Turn::arrivals);
+        let call = engine.keeper.calls().pass(backend.acquire(claim));
+        let mut call = pin!(bounded(*timeout, &**backend, "acquiring", call));
+        let mut result = None;
+        if let Woken::Stop = self.unless_stopped(async { result = Some((&mut call).await) }).await {
+            self.time_is_up("acquiring");
+        }
+        let result = match result {
+            Some(result) => result,
+            None => call.await,
+        };
+        self.heard(claim, turn, sent, result)
+    }
+
+    fn heard(&mut self, claim: &Claim, turn: &mut Option<Turn>, sent: Instant, result: Result<Attempt>) -> Event {
+        match result {
+            Ok(Attempt::Granted { token, valid_for }) => self.granted(claim, turn, sent, (token, valid_for)),
+            Ok(Attempt::Done { left }) => {
+                turn.iter().for_each(|turn| {
+                    turn.heard_grant();
+                    turn.share(self.arrivals, left);
+                });
+                self.got = Some(Got::Done(left));
+                Event::Done
+            }
+            Ok(Attempt::Busy { poll_within, .. }) => {
+                self.heard_busy(turn.as_ref());
+                Event::Busy { within: poll_within }
+            }
+            Ok(Attempt::Collided { pause }) => {
+                self.heard_busy(turn.as_ref());
+                Event::Collided { pause }
+            }
+            Err(error) => self.failed(claim, turn.as_ref(), error),
+        }
+    }
+
+    fn granted(&mut self, claim: &Claim, turn: &mut Option<Turn>, sent: Instant, (token, valid_for): (Token, Duration)) -> Event {
+        let engine = Arc::clone(self.engine());
+        let Settings { clock, drift, counters, .. } = &engine.settings;
+        let until = deadline(sent, valid_for, *drift);
+        // One of a reserved block, where the store knows only the whole.
+        let token = self.request.instead_of.as_ref().map_or(token, Guard::token);
+        let held_as = Claim { mode: claim.mode.held_as(), ..claim.clone() };
+        let hold = Hold::new(held_as, token, self.request.terms.clone(), clock.clone(), sent, until);
+        if !hold.is_valid() {
+            // The answer took longer than the lease. Asking again is the same question.
+            let late = format!("granted for {valid_for:?}, but the answer came too late");
+            let error = Error::unavailable(engine.capabilities.backend, "acquiring", Fault::Timeout, late);
+            return self.failed(claim, turn.as_ref(), error);
+        }
+        // The old one's release may be under way by now: one word decides whether there was still something to change.
+        if let Some(old) = self.request.instead_of.take()
+            && let Err(lost) = old.superseded()
+        {
+            self.error = Some(lost.into());
+            return Event::Failed { transient: false };
+        }
+        turn.iter().for_each(Turn::heard_grant);
+        counters.granted.up();
+        self.got = Some(Got::Held(engine.keeper.keep(hold, turn.take_if(|_| !claim.mode.is_shared()), until)));
+        Event::Granted
+    }
+
+    fn heard_busy(&mut self, turn: Option<&Turn>) {
+        turn.into_iter().for_each(|turn| turn.heard_busy(self.arrivals));
+        (self.known.busy, self.known.waited) = (true, true);
+    }
+
+    fn failed(&mut self, claim: &Claim, turn: Option<&Turn>, error: Error) -> Event {
+        (self.known.busy, self.known.busy_until) = (false, None);
+        self.settings().counters.errors.up();
+        turn.into_iter().for_each(|turn| turn.heard_trouble(error.clone()));
+        debug!(name = ?claim.resource, %error, "acquire failed");
+        let transient = error.is_transient();
+        self.error = Some(error);
+        Event::Failed { transient }
+    }
+
+    /// Subscribes. If the caller's time is up first, the caller is answered.
+    async fn subscribe(&mut self, claim: &Claim) -> Event {
+        let engine = Arc::clone(self.engine());
+        let Settings { backend, timeout, .. } = &engine.settings;
+        let mut signal = None;
+        let call = bounded(*timeout, &**backend, "subscribing", backend.watch(claim));
+        if let Woken::Stop = self.unless_stopped(async { signal = call.await.ok() }).await {
+            self.time_is_up("subscribing");
+        }
+        self.signal = signal;
+        Event::Subscribed(self.signal.is_some())
+    }
+
+    /// Answers a caller whose time is up while the store has yet to answer.
+    fn time_is_up(&mut self, doing: &str) {
+        let known = &self.known;
+        let busy = known.busy || known.busy_until.is_some_and(|until| tokio::time::Instant::now() < until);
+        self.reply(if busy { Ok(None) } else { Err(late(self.engine(), doing)) });
+    }
+
+    fn grant(&mut self, held: Held) {
+        let settings = self.settings();
+        let waited = settings.clock.now().since(self.asked);
+        settings.counters.waited(waited);
+        let hold = held.hold();
+        let (name, token) = (&hold.claim.resource, hold.token);
+        if self.known.waited {
+            debug!(?name, %token, ?waited, "waited");
+        }
+        debug!(?name, %token, ?waited, "granted");
+        self.reply(Ok(Some(Outcome::Held(Guard::new(held)))));
+    }
+
+    fn reply(&mut self, answer: Answer) {
+        let answer = match answer {
+            Ok(None) | Err(_) if self.engine().is_closed() => Err(Error::Closed),
+            other => other,
+        };
+        // Before the answer, so that nobody who has it finds itself counted as waiting.
+        if self.acquiring.answered() && matches!(answer, Ok(None)) {
+            self.settings().counters.not_granted.up();
+        }
+        // A guard that nobody waits for any more is dropped, and so given back.
+        drop(self.desk.answer(answer));
+    }
+}

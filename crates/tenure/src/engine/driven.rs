@@ -1,0 +1,148 @@
+//! [`Driven`]: work that its caller drives, and that goes on in the background when the caller leaves it half-way.
+//!
+//! The caller's own task takes each step, so nothing changes threads. The work says its answer at its [`Desk`]; what is left
+//! to do then, or when the caller has gone, is done by the locker's runtime.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use super::background::Background;
+
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Where the work says its answer, and sees whether somebody waits for it.
+pub(crate) struct Desk<T>(Arc<Shared<T>>);
+
+struct Shared<T> {
+    /// Whether nobody waits (any more).
+    left: AtomicBool,
+    slot: Mutex<Slot<T>>,
+}
+
+struct Slot<T> {
+    answer: Option<T>,
+    /// Who waits, while the work is done elsewhere.
+    waker: Option<Waker>,
+    /// The work has ended, or was dropped.
+    closed: bool,
+}
+
+impl<T> Shared<T> {
+    fn slot(&self) -> MutexGuard<'_, Slot<T>> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Desk<T> {
+    /// Whether somebody waits for the answer.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.0.left.load(Ordering::Acquire)
+    }
+
+    /// Answers, once. What nobody waits for comes back.
+    pub(crate) fn answer(&self, answer: T) -> Option<T> {
+        if self.0.left.swap(true, Ordering::AcqRel) {
+            return Some(answer);
+        }
+        let waker = {
+            let mut slot = self.0.slot();
+            slot.answer = Some(answer);
+            slot.waker.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+        None
+    }
+}
+
+impl<T> Drop for Desk<T> {
+    fn drop(&mut self) {
+        let waker = {
+            let mut slot = self.0.slot();
+            slot.closed = true;
+            slot.waker.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Work under way. `None`: it came to no answer, because its runtime has ended.
+#[must_use = "work does nothing unless it is awaited"]
+pub(crate) struct Driven<T> {
+    work: Option<Work>,
+    shared: Arc<Shared<T>>,
+    background: Background,
+}
+
+impl<T: Send + 'static> Driven<T> {
+    pub(crate) fn new<F>(background: &Background, work: impl FnOnce(Desk<T>) -> F) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let slot = Mutex::new(Slot { answer: None, waker: None, closed: false });
+        let shared = Arc::new(Shared { left: AtomicBool::new(false), slot });
+        let work = Box::pin(work(Desk(Arc::clone(&shared))));
+        Self { work: Some(work), shared, background: background.clone() }
+    }
+}
+
+impl<T> Driven<T> {
+    /// Takes a step of the work on this thread, if that can be.
+    fn step(&mut self, cx: &mut Context<'_>) {
+        let Some(mut work) = self.work.take() else { return };
+        if self.background.has_ended() {
+            return;
+        }
+        match self.background.enter() {
+            Some(_entered) => {
+                if work.as_mut().poll(cx).is_pending() {
+                    self.work = Some(work);
+                }
+            }
+            // A thread in its last moment has no timers.
+            None => self.background.spawn(work),
+        }
+    }
+}
+
+impl<T> Future for Driven<T> {
+    type Output = Option<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        let this = &mut *self;
+        this.step(cx);
+        let mut slot = this.shared.slot();
+        if slot.answer.is_some() || slot.closed {
+            let answer = slot.answer.take();
+            drop(slot);
+            if let Some(rest) = this.work.take() {
+                this.background.spawn(rest);
+            }
+            return Poll::Ready(answer);
+        }
+        if this.work.is_none() {
+            slot.waker = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+impl<T> Drop for Driven<T> {
+    fn drop(&mut self) {
+        self.shared.left.store(true, Ordering::Release);
+        if let Some(work) = self.work.take() {
+            self.background.spawn(work);
+        }
+        // An answer that nobody takes any more is dropped with its desk, after the work.
+        let unclaimed = self.shared.slot().answer.take();
+        drop(unclaimed);
+    }
+}
+
+impl<T> fmt::Debug for Driven<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driven").field("under_way", &self.work.is_some()).finish_non_exhaustive()
+    }
+}

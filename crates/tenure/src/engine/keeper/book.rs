@@ -1,0 +1,248 @@
+//! The holds that are kept, and when each is due. Shared by the tasks that take and give back and by the keeper's own.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::{Claim, Mode};
+use crate::clock::Instant;
+use crate::engine::hold::Hold;
+use crate::engine::turnstile::Turn;
+use crate::lost::LostReason;
+
+/// Leases within a factor of two: they are renewed together, apart from shorter and longer ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Urgency(u32);
+
+impl Urgency {
+    fn of(lease: Duration) -> Self {
+        Self(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX).checked_ilog2().unwrap_or(0))
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) hold: Arc<Hold>,
+    /// Kept by those who hold alone, so that nobody else of this process asks.
+    pub(super) turn: Option<Turn>,
+    /// As in the hold, but readable after the hold was given back.
+    pub(super) until: Instant,
+    due: Instant,
+    renewing: bool,
+    /// Whether the store has said that the hold may be gone: what a renewal under way says of it may be older than that.
+    suspect: bool,
+    pub(super) failures: u32,
+    pub(super) spare_tokens: u32,
+    /// Hand-overs inside the process end then, so that other processes are not starved.
+    pub(super) hand_over_until: Instant,
+}
+
+impl Entry {
+    pub(super) fn new(hold: Arc<Hold>, turn: Option<Turn>, until: Instant) -> Self {
+        let (spare_tokens, hand_over_until) = (hold.claim.tokens - 1, hold.since.after(hold.terms.lease));
+        let (due, renewing, suspect, failures) = (until, false, false, 0);
+        Self { hold, turn, until, due, renewing, suspect, failures, spare_tokens, hand_over_until }
+    }
+
+    pub(super) fn due(&self) -> Instant {
+        self.due
+    }
+
+    fn max_until(&self) -> Option<Instant> {
+        self.hold.terms.max_hold.map(|d| self.hold.since.after(d))
+    }
+
+    pub(super) fn urgency(&self) -> Urgency {
+        Urgency::of(self.hold.terms.lease)
+    }
+
+    pub(super) fn ends(&self) -> Instant {
+        self.max_until().map_or(self.until, |max| max.min(self.until))
+    }
+
+    /// Whether the reserved tokens can serve another task now.
+    pub(super) fn can_be_handed_over(&self, now: Instant) -> bool {
+        self.spare_tokens > 0 && now < self.until && now < self.hand_over_until && self.turn.is_some()
+    }
+}
+
+/// What is due.
+#[derive(Debug, Default)]
+pub(super) struct Due {
+    pub(super) ended: Vec<(u64, LostReason)>,
+    pub(super) renew: Vec<u64>,
+}
+
+/// The claims of one renewal, by owner and with the mode that is renewed: the answer to a writer says nothing of the reader that it
+/// has become meanwhile.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) claims: Vec<Claim>,
+    pub(super) owners: Vec<(u64, Mode)>,
+    pub(super) timeout: Duration,
+}
+
+#[derive(Debug)]
+pub(super) struct Book {
+    /// By the owner's number, which is unique in a locker.
+    entries: HashMap<u64, Entry>,
+    schedule: BTreeSet<(Instant, u64)>,
+    /// When the keeper looks next. It is woken only for what is due sooner.
+    looks_at: Instant,
+    /// Nothing is kept any more.
+    pub(super) closed: bool,
+}
+
+impl Default for Book {
+    fn default() -> Self {
+        let (entries, schedule) = (HashMap::new(), BTreeSet::new());
+        Self { entries, schedule, looks_at: Instant::from_nanos(u64::MAX), closed: false }
+    }
+}
+
+impl Book {
+    /// Keeps a hold. Returns one that it takes the place of (a writer that has become a reader), and whether the keeper must be woken.
+    pub(super) fn keep(&mut self, entry: Entry, due: Instant) -> (Option<Entry>, bool) {
+        let owner = entry.hold.claim.owner.number;
+        let before = self.remove(owner);
+        self.schedule.insert((due, owner));
+        self.entries.insert(owner, Entry { due, ..entry });
+        (before, self.wants_a_look(due))
+    }
+
+    fn wants_a_look(&mut self, due: Instant) -> bool {
+        let sooner = due < self.looks_at;
+        if sooner {
+            self.looks_at = due;
+        }
+        sooner
+    }
+
+    /// When the keeper shall look next, if there is something to look at.
+    pub(super) fn next_look(&mut self) -> Option<Instant> {
+        let next = self.schedule.first().map(|(when, _)| *when);
+        self.looks_at = next.unwrap_or(Instant::from_nanos(u64::MAX));
+        next
+    }
+
+    pub(super) fn get_mut(&mut self, owner: u64) -> Option<&mut Entry> {
+        self.entries.get_mut(&owner)
+    }
+
+    /// The entry of this very hold: under its owner there may be another one by now.
+    pub(super) fn of(&mut self, hold: &Arc<Hold>) -> Option<&mut Entry> {
+        self.entries.get_mut(&hold.claim.owner.number).filter(|entry| Arc::ptr_eq(&entry.hold, hold))
+    }
+
+    pub(super) fn remove(&mut self, owner: u64) -> Option<Entry> {
+        let entry = self.entries.remove(&owner)?;
+        self.schedule.remove(&(entry.due, owner));
+        Some(entry)
+    }
+
+    pub(super) fn owners(&self) -> Vec<u64> {
+        self.entries.keys().copied().collect()
+    }
+
+    pub(super) fn holds(&self) -> impl Iterator<Item = &Arc<Hold>> {
+        self.entries.values().map(|entry| &entry.hold)
+    }
+
+    /// Looks at an entry at another time. Whether the keeper must be woken for it.
+    pub(super) fn schedule_at(&mut self, owner: u64, due: Instant) -> bool {
+        let Some(entry) = self.entries.get_mut(&owner) else { return false };
+        self.schedule.remove(&(entry.due, owner));
+        entry.due = due;
+        self.schedule.insert((due, owner));
+        self.wants_a_look(due)
+    }
+
+    /// Has a hold renewed at once, because the store has said that it may be gone.
+    pub(super) fn suspect(&mut self, owner: u64, now: Instant) -> bool {
+        let Some(entry) = self.entries.get_mut(&owner) else { return false };
+        entry.suspect = true;
+        if entry.renewing { false } else { self.schedule_at(owner, now) }
+    }
+
+    /// Takes what is due off the schedule.
+    pub(super) fn due(&mut self, now: Instant) -> Due {
+        let mut due = Due::default();
+        while let Some(&(when, owner)) = self.schedule.first()
+            && when <= now
+        {
+            self.schedule.pop_first();
+            let Some(entry) = self.entries.get(&owner) else { continue };
+            // One that was given back meanwhile has its release under way.
+            if now >= entry.until || entry.hold.is_lost() {
+                due.ended.push((owner, entry.hold.expiry_reason()));
+            } else if entry.max_until().is_some_and(|max| now >= max) {
+                due.ended.push((owner, LostReason::MaxHold));
+            } else if entry.renewing || entry.hold.terms.fixed && !entry.suspect {
+                let ends = entry.ends();
+                self.schedule_at(owner, ends);
+            } else {
+                due.renew.push(owner);
+            }
+        }
+        if !due.renew.is_empty() {
+            self.add_nearly_due(&mut due.renew, now);
+        }
+        due
+    }
+
+    /// Holds of the same urgency that would be renewed a moment later ride along.
+    fn add_nearly_due(&self, batch: &mut Vec<u64>, now: Instant) {
+        let due: BTreeSet<Urgency> = batch.iter().filter_map(|o| self.entries.get(o)).map(Entry::urgency).collect();
+        let longest = batch.iter().filter_map(|o| self.entries.get(o)).map(|e| e.hold.terms.lease).max();
+        let soon = now.after(longest.unwrap_or_default() / 10);
+        for (when, owner) in self.schedule.range(..=(soon, u64::MAX)) {
+            let rides = self.entries.get(owner).is_some_and(|e| {
+                let renewable = !e.renewing && !e.hold.terms.fixed && e.ends() > e.due;
+                renewable && due.contains(&e.urgency()) && *when <= now.after(e.hold.terms.lease / 10)
+            });
+            if rides {
+                batch.push(*owner);
+            }
+        }
+    }
+
+    /// By urgency and part of the store, the most urgent first.
+    pub(super) fn by_part(&self, owners: Vec<u64>, part_of: impl Fn(&Claim) -> u32) -> BTreeMap<(Urgency, u32), Vec<u64>> {
+        let mut parts = BTreeMap::<_, Vec<u64>>::new();
+        for owner in owners {
+            let Some(entry) = self.entries.get(&owner) else { continue };
+            parts.entry((entry.urgency(), part_of(&entry.hold.claim))).or_default().push(owner);
+        }
+        parts
+    }
+
+    /// Notes that these are being renewed.
+    pub(super) fn begin_renewal(&mut self, owners: &[u64], timeout: Duration) -> Batch {
+        let mut batch = Batch { claims: Vec::with_capacity(owners.len()), owners: Vec::with_capacity(owners.len()), timeout };
+        for owner in owners {
+            let Some(entry) = self.entries.get_mut(owner) else { continue };
+            (entry.renewing, entry.suspect) = (true, false);
+            batch.claims.push(entry.hold.claim.clone());
+            batch.owners.push((*owner, entry.hold.claim.mode));
+            // Short enough to leave time for another try before the deadline. Not shorter for one that is late: the others have time.
+            batch.timeout = batch.timeout.min(entry.hold.terms.lease / 3);
+            let ends = entry.ends();
+            self.schedule_at(*owner, ends);
+        }
+        batch
+    }
+
+    /// The hold that a renewal was about, if it still is that hold.
+    pub(super) fn end_renewal(&mut self, owner: u64, mode: Mode) -> Option<&mut Entry> {
+        let entry = self.entries.get_mut(&owner).filter(|entry| entry.hold.claim.mode == mode)?;
+        entry.renewing = false;
+        Some(entry)
+    }
+
+    /// Looks at a renewed hold again at this time, or at once if it has become suspect meanwhile.
+    pub(super) fn after_renewal(&mut self, owner: u64, now: Instant, due: Instant) {
+        let Some(entry) = self.entries.get(&owner) else { return };
+        let due = if entry.suspect { now } else { due.min(entry.ends()) };
+        self.schedule_at(owner, due);
+    }
+}

@@ -1,0 +1,306 @@
+//! What keeps holds: renews them in batches, gives back what guards drop, and knows a loss by the deadline even if every call
+//! hangs.
+//!
+//! Tasks that take and give back write into the [`book`] themselves. The keeper's own [`task`] looks into it when something is
+//! due; a lock that is taken and given back before that does not wake it. [`release`] gives a hold back; [`window`] keeps many
+//! calls from being in the way of a renewal.
+
+mod book;
+mod release;
+mod task;
+mod window;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tracing::{debug, warn};
+
+use self::book::{Book, Entry};
+pub(crate) use self::release::Release;
+use self::task::Task;
+use self::window::Window;
+use crate::backend::Claim;
+use crate::clock::Instant;
+use crate::engine::Settings;
+use crate::engine::background::Background;
+use crate::engine::driven::Driven;
+use crate::engine::guard::Held;
+use crate::engine::hold::Hold;
+use crate::engine::turnstile::{Pass, Turn, Waiter};
+use crate::error::Result;
+use crate::lost::{Lost, LostReason};
+use crate::name::OwnerId;
+
+/// The way to the keeper. It ends when the locker and all guards are gone.
+#[derive(Debug, Clone)]
+pub(crate) struct Keeper(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    settings: Settings,
+    background: Background,
+    book: Mutex<Book>,
+    /// Wakes the task.
+    wake: Arc<Notify>,
+    calls: Window,
+    releasing: UnderWay,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.wake.notify_one();
+    }
+}
+
+/// Counts what is under way, for those who wait until nothing is.
+#[derive(Debug, Default)]
+pub(crate) struct UnderWay {
+    count: AtomicUsize,
+    idle: Notify,
+}
+
+impl UnderWay {
+    pub(crate) fn begin(&self) {
+        self.count.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn end(&self) {
+        if self.count.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.idle.notify_waiters();
+        }
+    }
+
+    pub(crate) async fn idle(&self) {
+        loop {
+            let mut idle = std::pin::pin!(self.idle.notified());
+            idle.as_mut().enable();
+            if self.count.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            idle.await;
+        }
+    }
+}
+
+/// What has become of a hold that was given back.
+pub(crate) enum GivenBack {
+    /// It was over before.
+    Over(Lost),
+    /// Nothing is left to do: the next task of this process has it.
+    HandedOver,
+    /// The store is to be told.
+    ToRelease(Release),
+}
+
+/// What is left of a hold that was lost.
+type Leftover = Option<Release>;
+
+impl Keeper {
+    /// Starts the keeper's task.
+    pub(crate) fn start(settings: Settings, background: &Background) -> Self {
+        let (wake, calls) = (Arc::new(Notify::new()), Window::of_calls());
+        let (book, releasing) = (Mutex::default(), UnderWay::default());
+        let shared =
+            Arc::new(Shared { settings: settings.clone(), background: background.clone(), book, wake, calls, releasing });
+        let task = Task::new(settings, Arc::downgrade(&shared), Arc::clone(&shared.wake), background.clone());
+        background.spawn(task.run());
+        Self(shared)
+    }
+
+    /// Takes care of a new hold and returns what gives it back.
+    pub(crate) fn keep(&self, hold: Hold, turn: Option<Turn>, until: Instant) -> Held {
+        let hold = Arc::new(hold);
+        let entry = Entry::new(Arc::clone(&hold), turn, until);
+        let now = self.0.settings.clock.now();
+        let due = if hold.terms.fixed { entry.ends() } else { now.after(until.since(now) / 3).min(entry.ends()) };
+        self.0.settings.counters.holding.up();
+        let mut book = self.0.book();
+        if book.closed {
+            drop(book);
+            // Nobody would renew it, nor tell of its end.
+            self.0.settings.counters.holding.down();
+            hold.lose(LostReason::Closed);
+            self.release_in_background(Release::new(hold.claim.clone(), entry.turn));
+            return Held::new(hold, self.clone());
+        }
+        let (before, wake) = book.keep(entry, due);
+        drop(book);
+        before.into_iter().for_each(|before| self.0.removed(&before));
+        if wake {
+            self.0.wake.notify_one();
+        }
+        Held::new(hold, self.clone())
+    }
+
+    /// Ends a hold as given back.
+    pub(crate) fn give_back(&self, hold: &Arc<Hold>) -> GivenBack {
+        if !hold.give_back() {
+            return GivenBack::Over(hold.why());
+        }
+        let Settings { clock, counters, .. } = &self.0.settings;
+        let now = clock.now();
+        let mut book = self.0.book();
+        // Under its owner there is another hold by now, or none any more.
+        let Some(entry) = book.of(hold) else { return GivenBack::HandedOver };
+        let held_for = now.since(hold.since);
+        counters.held(held_for);
+        counters.released.up();
+        debug!(name = ?hold.claim.resource, token = %hold.token, ?held_for, "released");
+        if let Some((next, held)) = self.next_holder(entry, now) {
+            // The next one may have less time.
+            let (due, ends) = (entry.due(), entry.ends());
+            let wake = ends < due && book.schedule_at(hold.claim.owner.number, ends);
+            drop(book);
+            if wake {
+                self.0.wake.notify_one();
+            }
+            // One that has left in this moment drops the hold, which gives it back in turn: its token is used up.
+            if next.pass.send(Pass::Held(held)).is_ok() {
+                counters.handed_over.up();
+            }
+            return GivenBack::HandedOver;
+        }
+        let Some(entry) = book.remove(hold.claim.owner.number) else { return GivenBack::HandedOver };
+        drop(book);
+        self.0.removed(&entry);
+        let revoked = hold.loss(LostReason::Revoked);
+        GivenBack::ToRelease(Release::new(hold.claim.clone(), entry.turn).or_lost(revoked))
+    }
+
+    /// Passes a hold to the next task in the queue under the next reserved token, without a round trip.
+    fn next_holder(&self, entry: &mut Entry, now: Instant) -> Option<(Waiter, Held)> {
+        if !entry.can_be_handed_over(now) {
+            return None;
+        }
+        let next = entry.turn.as_ref()?.next_with(&entry.hold.terms)?;
+        entry.spare_tokens -= 1;
+        let hold = &entry.hold;
+        // In range: the store has reserved it.
+        let token = hold.token.plus(1).unwrap_or(hold.token);
+        let handed = Hold::new(hold.claim.clone(), token, next.terms.clone(), hold.clock.clone(), now, entry.until);
+        entry.hold = Arc::new(handed);
+        Some((next, Held::new(Arc::clone(&entry.hold), self.clone())))
+    }
+
+    /// Counts a write that came too late for its fence.
+    pub(crate) fn note_stale(&self) {
+        self.0.settings.counters.stale.up();
+    }
+
+    /// Takes note that the store has said that a hold is gone.
+    pub(crate) fn ended(&self, hold: &Arc<Hold>) {
+        let is_kept = self.0.book().of(hold).is_some();
+        if is_kept {
+            self.lose(hold.claim.owner.number, LostReason::Revoked);
+        }
+    }
+
+    /// Has a hold renewed at once: it may be gone.
+    pub(crate) fn suspect(&self, owner: OwnerId) {
+        let now = self.0.settings.clock.now();
+        if self.0.book().suspect(owner.number, now) {
+            self.0.wake.notify_one();
+        }
+    }
+
+    /// Has all holds renewed at once: each may be gone.
+    pub(crate) fn suspect_all(&self) {
+        let now = self.0.settings.clock.now();
+        let mut book = self.0.book();
+        let wake = book.owners().into_iter().fold(false, |wake, owner| book.suspect(owner, now) | wake);
+        drop(book);
+        if wake {
+            self.0.wake.notify_one();
+        }
+    }
+
+    /// Undoes a claim whose outcome is unknown, or that has a place in the queue.
+    pub(crate) fn forget(&self, claim: Claim) -> Driven<Result<()>> {
+        Driven::new(&self.0.background, |desk| Release::new(claim, None).run(self.clone(), Some(desk)))
+    }
+
+    pub(crate) fn release_in_background(&self, release: Release) {
+        let work = release.run(self.clone(), None);
+        self.0.background.spawn(work);
+    }
+
+    fn lose(&self, owner: u64, reason: LostReason) {
+        if let Some(leftover) = self.0.lose(owner, reason) {
+            self.release_in_background(leftover);
+        }
+    }
+
+    pub(crate) fn background(&self) -> &Background {
+        &self.0.background
+    }
+
+    pub(super) fn calls(&self) -> &Window {
+        &self.0.calls
+    }
+
+    fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    /// Ends and gives back everything; resolves when that is done or the time is up.
+    pub(crate) async fn close(&self) {
+        let owners = {
+            let mut book = self.0.book();
+            book.closed = true;
+            book.owners()
+        };
+        for owner in owners {
+            self.lose(owner, LostReason::Closed);
+        }
+        // Nothing is renewed any more that releases could be in the way of.
+        self.0.calls.open();
+        self.0.wake.notify_one();
+        // What is left then ends with its lease.
+        drop(tokio::time::timeout(self.0.settings.timeout, self.0.releasing.idle()).await);
+    }
+}
+
+impl Shared {
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody of this process has it any more.
+    fn removed(&self, entry: &Entry) {
+        self.settings.counters.holding.down();
+        entry.turn.iter().for_each(Turn::over);
+    }
+
+    fn lose(&self, owner: u64, reason: LostReason) -> Leftover {
+        let mut book = self.book();
+        let entry = book.get_mut(owner)?;
+        // False if the guard has read the clock first, or was given back in this moment.
+        entry.hold.lose(reason);
+        let given_back = entry.hold.is_released();
+        if given_back && reason != LostReason::Closed {
+            // Its release is about to begin, and knows who waits for the answer. What is gone must not be handed over.
+            if reason == LostReason::Revoked {
+                entry.spare_tokens = 0;
+            }
+            return None;
+        }
+        let entry = book.remove(owner)?;
+        drop(book);
+        self.removed(&entry);
+        let Entry { hold, turn, .. } = entry;
+        if given_back {
+            return Some(Release::new(hold.claim.clone(), turn));
+        }
+        turn.iter().for_each(Turn::lost);
+        let held_for = self.settings.clock.now().since(hold.since);
+        self.settings.counters.lost.up();
+        self.settings.counters.held(held_for);
+        warn!(name = ?hold.claim.resource, token = %hold.token, %reason, ?held_for, "lost");
+        if reason == LostReason::Revoked {
+            return None;
+        }
+        // Nobody waits for it, but those in the queue at the store need not sit out what is left of the lease.
+        Some(Release::new(hold.claim.clone(), turn))
+    }
+}
