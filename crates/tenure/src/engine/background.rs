@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
 
@@ -31,11 +32,28 @@ pub(crate) struct Background(Arc<Inner>);
 struct Inner {
     runtime: Handle,
     ended: AtomicBool,
+    pace: Pace,
+}
+
+/// How often the runtime wakes by itself while calls are made.
+const BEAT: Duration = Duration::from_millis(20);
+/// After so many without a call it sleeps again.
+const IDLE_BEATS: u32 = 5;
+
+/// Keeps a timer of the runtime due soon while calls are made.
+///
+/// Every call has a time limit, which is a timer of this runtime. One that is due sooner than all others makes the runtime's
+/// thread wake up, only to sleep again: that would be a change of threads per call. Beside a timer that is due sooner still, it
+/// does not.
+#[derive(Debug, Default)]
+struct Pace {
+    beats: AtomicBool,
+    called: AtomicBool,
 }
 
 impl Background {
     pub(crate) fn new(runtime: Handle) -> Self {
-        Self(Arc::new(Inner { runtime, ended: AtomicBool::new(false) }))
+        Self(Arc::new(Inner { runtime, ended: AtomicBool::new(false), pace: Pace::default() }))
     }
 
     pub(crate) fn handle(&self) -> &Handle {
@@ -51,6 +69,25 @@ impl Background {
     pub(crate) fn enter(&self) -> Option<EnterGuard<'_>> {
         let is_ending = Handle::try_current().is_err_and(|error| error.is_thread_local_destroyed());
         (!is_ending).then(|| self.0.runtime.enter())
+    }
+
+    /// A call is about to wait for its answer, with a time limit.
+    pub(crate) fn begin_wait(&self) {
+        let Pace { beats, called } = &self.0.pace;
+        if !called.swap(true, Ordering::Relaxed) && !beats.swap(true, Ordering::AcqRel) {
+            let inner = Arc::downgrade(&self.0);
+            self.spawn(async move {
+                let mut idle = 0;
+                while idle < IDLE_BEATS {
+                    tokio::time::sleep(BEAT).await;
+                    let Some(inner) = inner.upgrade() else { return };
+                    idle = if inner.pace.called.swap(false, Ordering::Relaxed) { 0 } else { idle + 1 };
+                    if idle == IDLE_BEATS {
+                        inner.pace.beats.store(false, Ordering::Release);
+                    }
+                }
+            });
+        }
     }
 
     /// Notes that the runtime has ended under the locker: its timers must not be touched any more.

@@ -1,12 +1,29 @@
 //! One call of a backend: bounded in time, and a panic of it is an answer that nobody knows.
 
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 
 use crate::backend::Backend;
 use crate::error::{Error, Fault, Result};
+
+/// A call as a backend returns it.
+pub(crate) type Call<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
+
+/// The answer of a call that has it at once, before there is anything to wait for or to bound.
+pub(crate) async fn at_once<T>(backend: &dyn Backend, doing: &str, call: &mut Call<'_, T>) -> Option<Result<T>> {
+    std::future::poll_fn(|cx| {
+        Poll::Ready(match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(cx))) {
+            Ok(Poll::Ready(answer)) => Some(answer),
+            Ok(Poll::Pending) => None,
+            Err(_) => Some(Err(panicked(backend, doing))),
+        })
+    })
+    .await
+}
 
 /// Bounds one call of a backend. The outcome of a call that was cut off, or panicked, is unknown.
 pub(crate) async fn bounded<T>(
@@ -15,11 +32,17 @@ pub(crate) async fn bounded<T>(
     doing: &str,
     call: impl Future<Output = Result<T>>,
 ) -> Result<T> {
-    let (fault, detail) = match tokio::time::timeout(timeout, AssertUnwindSafe(call).catch_unwind()).await {
-        Ok(Ok(result)) => return result,
-        // Of many claims in one call nobody would hear any more.
-        Ok(Err(_)) => (Fault::Protocol, "the backend has panicked".to_owned()),
-        Err(_) => (Fault::Timeout, format!("no answer within {timeout:?}")),
-    };
-    Err(Error::unavailable(backend.capabilities().backend, doing, fault, detail))
+    match tokio::time::timeout(timeout, AssertUnwindSafe(call).catch_unwind()).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(_)) => Err(panicked(backend, doing)),
+        Err(_) => {
+            let detail = format!("no answer within {timeout:?}");
+            Err(Error::unavailable(backend.capabilities().backend, doing, Fault::Timeout, detail))
+        }
+    }
+}
+
+/// Of many claims in one call nobody would hear any more if this were not an answer.
+fn panicked(backend: &dyn Backend, doing: &str) -> Error {
+    Error::unavailable(backend.capabilities().backend, doing, Fault::Protocol, "the backend has panicked")
 }

@@ -98,6 +98,7 @@ impl<T> Driven<T> {
         match self.background.enter() {
             Some(_entered) => {
                 if work.as_mut().poll(cx).is_pending() {
+                    self.background.begin_wait();
                     self.work = Some(work);
                 }
             }

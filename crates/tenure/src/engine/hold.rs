@@ -80,12 +80,21 @@ impl Hold {
 
     /// Whether the hold is valid at this moment. Wait-free.
     pub(crate) fn is_valid(&self) -> bool {
+        !self.is_over() && self.is_valid_at(self.clock.now())
+    }
+
+    fn is_over(&self) -> bool {
+        is_over(self.deadline.load(Ordering::Acquire))
+    }
+
+    /// Whether the hold is valid at a moment that is now.
+    fn is_valid_at(&self, now: Instant) -> bool {
         let mut until = self.deadline.load(Ordering::Acquire);
         loop {
             if is_over(until) {
                 return false;
             }
-            if self.clock.now().as_nanos() < until {
+            if now.as_nanos() < until {
                 return true;
             }
             match self.deadline.compare_exchange(until, LOST, Ordering::AcqRel, Ordering::Acquire) {
@@ -148,8 +157,13 @@ impl Hold {
 
     /// Ends the hold as given back; false if it had ended before.
     pub(crate) fn give_back(&self) -> bool {
+        self.give_back_at(self.clock.now())
+    }
+
+    /// The same for one who knows the time.
+    pub(crate) fn give_back_at(&self, now: Instant) -> bool {
         // A deadline that has passed unseen is a loss, not a release.
-        self.is_valid() && self.end(RELEASED, None)
+        self.is_valid_at(now) && self.end(RELEASED, None)
     }
 
     fn end(&self, word: u64, reason: Option<LostReason>) -> bool {

@@ -178,7 +178,7 @@ pub(crate) enum Tried {
 
 impl Turnstile {
     /// Takes the turn, or a place in line, for one who waits so long.
-    pub(crate) fn enter(&self, gate: &Gate, terms: &Terms, wait: Duration) -> Entry {
+    pub(crate) fn enter(&self, gate: &Gate, terms: &Terms, wait: impl FnOnce() -> Duration) -> Entry {
         let mut lanes = self.lanes();
         if let Some(lane) = lanes.open.get_mut(gate) {
             let (pass, later) = oneshot::channel();
@@ -189,7 +189,7 @@ impl Turnstile {
             }
             lane.arrivals += 1;
             let arrival = lane.arrivals;
-            let ask_by = Instant::now().checked_add(wait / 2);
+            let ask_by = Instant::now().checked_add(wait() / 2);
             lane.waiting.push_back(Waiter { terms: terms.clone(), arrival, ask_by, pass });
             if let (Some(ask_by), Some((until, sooner))) = (ask_by, &mut lane.resting)
                 && ask_by < *until
@@ -202,8 +202,8 @@ impl Turnstile {
             }
             return Entry::Later { arrival, pass: later };
         }
-        let rests_until = lanes.begin(gate).rests_until();
-        Entry::Now(self.turn(gate, rests_until))
+        let lane = lanes.begin(gate);
+        Entry::Now(self.turn(gate, lane, lane.taken.rests_until()))
     }
 
     /// Takes the turn only if nobody of this process has it.
@@ -213,14 +213,15 @@ impl Turnstile {
             Some(Lane { resting: Some(_), .. }) => Tried::Alone,
             Some(_) => Tried::Taken,
             None => {
-                lanes.begin(gate);
-                Tried::Turn(self.turn(gate, None))
+                let lane = lanes.begin(gate);
+                Tried::Turn(self.turn(gate, lane, None))
             }
         }
     }
 
-    fn turn(&self, gate: &Gate, rests_until: Option<Instant>) -> Turn {
-        Turn { gate: gate.clone(), stile: self.clone(), rests_until }
+    fn turn(&self, gate: &Gate, lane: &Lane, rests_until: Option<Instant>) -> Turn {
+        let (has_waiters, is_contended) = (lane.arrivals > 0, lane.contended);
+        Turn { gate: gate.clone(), stile: self.clone(), rests_until, has_waiters, is_contended }
     }
 
     /// What one knows who came as this one in the lane and was given no pass.
@@ -269,10 +270,10 @@ impl Turnstile {
 
 impl Lanes {
     /// Opens a lane, for one who may have been there a moment ago.
-    fn begin(&mut self, gate: &Gate) -> Taken {
-        let taken = self.taken.remove(gate).filter(Taken::matters).unwrap_or_default();
-        self.open.insert(gate.clone(), Lane::new(gate, taken));
-        taken
+    fn begin(&mut self, gate: &Gate) -> &mut Lane {
+        let taken = if self.taken.is_empty() { None } else { self.taken.remove(gate) };
+        let taken = taken.filter(Taken::matters).unwrap_or_default();
+        self.open.entry(gate.clone()).or_insert_with(|| Lane::new(gate, taken))
     }
 
     fn end(&mut self, gate: &Gate) {
@@ -294,6 +295,10 @@ pub(crate) struct Turn {
     stile: Turnstile,
     /// Others shall have a chance first until then.
     rests_until: Option<Instant>,
+    /// Whether others of this process have come to wait since it has wanted this without a break.
+    has_waiters: bool,
+    /// Whether other processes have been seen to want it.
+    is_contended: bool,
 }
 
 impl Turn {
@@ -306,12 +311,12 @@ impl Turn {
     /// How many may want the hold after this one: many, if somebody has come to wait since this process has wanted it without a
     /// break. Those who take turns are not behind each other at the moment of a grant.
     pub(crate) fn expected(&self) -> usize {
-        self.lane(|lane| if lane.arrivals > 0 { usize::MAX } else { 0 }).unwrap_or(0)
+        if self.has_waiters { usize::MAX } else { 0 }
     }
 
     /// Whether other processes want it: then the first answer is likely to be busy.
     pub(crate) fn is_contended(&self) -> bool {
-        self.lane(|lane| lane.contended).unwrap_or(false)
+        self.is_contended
     }
 
     /// Whether others shall have a chance first.
@@ -394,8 +399,11 @@ impl Turn {
 
     /// The hold is over: nobody knows who has it now.
     pub(crate) fn over(&self) {
-        let until = Instant::now() + ANSWERS_WITHIN;
-        self.lane(|lane| (lane.last, lane.gave_back) = (None, Some((lane.arrivals, until))));
+        self.lane(|lane| {
+            lane.last = None;
+            // Nobody who came before knows of it otherwise.
+            lane.gave_back = (lane.arrivals > 0).then(|| (lane.arrivals, Instant::now() + ANSWERS_WITHIN));
+        });
     }
 
     /// The hold was lost: nobody knows since when.
@@ -426,9 +434,9 @@ impl Drop for Rests<'_> {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        if let Some(next) = self.stile.next(&self.gate, false, |_| true) {
-            let rests_until = self.lane(|lane| lane.taken.rests_until()).flatten();
-            let turn = self.stile.turn(&self.gate, rests_until);
+        if let Some(next) = self.stile.next(&self.gate, false, |_| true)
+            && let Some(turn) = self.lane(|lane| self.stile.turn(&self.gate, lane, lane.taken.rests_until()))
+        {
             // A waiter that left in this moment drops the turn, which passes it on to the next.
             std::mem::drop(next.pass.send(Pass::Turn(turn)));
         }
@@ -446,10 +454,10 @@ mod tests {
         let name = Resource::new("a").expect("a name");
         let (stile, name) = (Turnstile::default(), Gate::new(&name, Mode::Exclusive).expect("a gate"));
         let terms = Terms { lease: Duration::from_secs(30), fixed: false, max_hold: None, note: None };
-        let Entry::Now(turn) = stile.enter(&name, &terms, Duration::MAX) else { panic!("nobody was there") };
-        let stays = stile.enter(&name, &terms, Duration::MAX);
+        let Entry::Now(turn) = stile.enter(&name, &terms, || Duration::MAX) else { panic!("nobody was there") };
+        let stays = stile.enter(&name, &terms, || Duration::MAX);
         for _ in 0..10_000 {
-            drop(stile.enter(&name, &terms, Duration::MAX));
+            drop(stile.enter(&name, &terms, || Duration::MAX));
         }
         assert!(turn.waiting() < 10, "{} in line", turn.waiting());
         drop(turn);

@@ -73,8 +73,14 @@ impl Cluster {
         Err(trouble)
     }
 
-    /// Learns from any of the servers who has which slot.
+    /// Learns from any of the servers who has which slot. In the background: others share it, and must not wait for a caller that
+    /// stands still.
     async fn refresh(&self) -> Result<()> {
+        let Some(me) = self.me.upgrade() else { return Err(Error::Closed) };
+        self.shared.runtime.spawn(async move { me.refresh_here().await }).await.unwrap_or(Err(Error::Closed))
+    }
+
+    async fn refresh_here(&self) -> Result<()> {
         let refreshed = self.refreshes.share(async {
             let mut trouble = None;
             for candidates in self.candidates().chunks(ASKED_AT_ONCE) {

@@ -23,6 +23,9 @@ use super::shared::{Shared, Wake, lock};
 use crate::error::{Error, Fault, Result};
 use crate::retry::jitter;
 
+/// How many calls can wait to be sent at the same time.
+const CALLS_AT_ONCE: usize = 1 << 20;
+
 /// Where a link's server is.
 pub(super) enum Place {
     /// Always there.
@@ -94,11 +97,16 @@ impl Answer {
     /// wait, not one each.
     pub(super) async fn synced(&self, doing: &str, sync: Sync) -> Result<()> {
         let Self { link, live, .. } = self;
-        let wait = async {
-            let (mut connection, wait) = (live.connection.clone(), sync.wait());
-            link.until_over(doing, link.flight(doing, live.id, wait.query_async::<u32>(&mut connection))).await
-        };
-        sync.check(doing, live.waits.share(wait).await?)
+        let (link, live, shared, about) = (Arc::clone(link), live.clone(), Arc::clone(&link.shared), doing.to_owned());
+        // In the background: others wait for the same round, and must not wait for a caller that stands still.
+        let confirmed = shared.runtime.spawn(async move {
+            let wait = async {
+                let (mut connection, wait) = (live.connection.clone(), sync.wait());
+                link.until_over(&about, link.flight(&about, live.id, wait.query_async::<u32>(&mut connection))).await
+            };
+            live.waits.share(wait).await
+        });
+        sync.check(doing, confirmed.await.unwrap_or_else(|_| Err(given_up(doing)))?)
     }
 }
 
@@ -191,6 +199,13 @@ impl Link {
         if let Some(live) = self.live().clone() {
             return Ok(live);
         }
+        let Some(link) = self.me.upgrade() else { return Err(given_up("connecting")) };
+        // In the background: a caller may stop half-way for as long as it likes, and must not keep the others from connecting.
+        let connected = self.shared.runtime.spawn(async move { link.connect_alone().await });
+        connected.await.unwrap_or_else(|_| Err(given_up("connecting")))
+    }
+
+    async fn connect_alone(&self) -> Result<Live, Failure> {
         let _one_at_a_time = self.connecting.lock().await;
         if let Some(live) = self.live().clone() {
             return Ok(live);
@@ -241,6 +256,8 @@ impl Link {
         let config = AsyncConnectionConfig::new()
             // On purpose none: the engine bounds every call, and a call that it cuts off ends the connection.
             .set_response_timeout(None)
+            // Never full: a caller that stands still with its place in the buffer would keep out renewals.
+            .set_pipeline_buffer_size(CALLS_AT_ONCE)
             .set_push_sender(on_push);
         let server = self.place.server().await?;
         let address = server.to_string();

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::select;
+use tokio::sync::{SemaphorePermit, oneshot};
 use tracing::debug;
 
 use self::step::{Action, End, Event, Plan, State};
@@ -18,7 +19,7 @@ pub(crate) use self::wait::{Patience, sleep_long};
 use self::wait::{Woken, timeout};
 use crate::backend::{Attempt, Claim, Mode, Queue};
 use crate::clock::{Instant, deadline};
-use crate::engine::call::bounded;
+use crate::engine::call::{Call, at_once, bounded};
 use crate::engine::driven::{Desk, Driven};
 use crate::engine::guard::{Guard, Held};
 use crate::engine::hold::{Hold, Terms};
@@ -33,6 +34,8 @@ const MAX_TOKENS: usize = 16;
 
 /// The least time between a failed attempt and the next, if the policy's pause is not shorter.
 const LEAST_PAUSE: Duration = Duration::from_millis(100);
+
+const ACQUIRING: &str = "acquiring";
 
 /// How long an answer waits for what was begun to be undone.
 const UNDONE_WITHIN: Duration = Duration::from_millis(50);
@@ -115,7 +118,8 @@ struct Contender {
 
 /// What the store has given.
 enum Got {
-    Held(Held),
+    /// And when.
+    Held(Held, Instant),
     Done(u64),
 }
 
@@ -136,11 +140,14 @@ impl Contender {
                 Tried::Turn(turn) => (0, Some(Pass::Turn(turn))),
                 Tried::Taken => (0, None),
             },
-            _ => self.pass(&gate).await,
+            patience => match self.engine().turnstile.enter(&gate, &self.request.terms, || patience.left(self.settings())) {
+                Entry::Now(turn) => (0, Some(Pass::Turn(turn))),
+                Entry::Later { arrival, pass } => (arrival, Box::pin(self.wait_for_turn(&gate, arrival, pass)).await),
+            },
         };
         match pass {
             Some(Pass::Turn(turn)) => self.contend(Some(turn)).await,
-            Some(Pass::Held(held)) => self.grant(held),
+            Some(Pass::Held(held)) => self.grant(held, self.settings().clock.now()),
             Some(Pass::Done(left)) => self.reply(Ok(Some(Outcome::Done(left)))),
             // A store that cannot be reached must not look like a lock that somebody holds.
             None => match self.engine().turnstile.standing(&gate, arrival) {
@@ -162,19 +169,13 @@ impl Contender {
         (!alone).then_some(gate)
     }
 
-    /// Waits for this process's turn. The number is that of this one among those who came to wait.
-    async fn pass(&mut self, gate: &Gate) -> (u64, Option<Pass>) {
-        let Request { terms, patience, .. } = &self.request;
-        let wait = patience.bound().since(self.settings().clock.now());
-        let (arrival, mut later) = match self.engine().turnstile.enter(gate, terms, wait) {
-            Entry::Now(turn) => return (0, Some(Pass::Turn(turn))),
-            Entry::Later { arrival, pass } => (arrival, pass),
-        };
+    /// Waits for this process's turn, as the one with this number among those who came to wait.
+    async fn wait_for_turn(&mut self, gate: &Gate, arrival: u64, mut later: oneshot::Receiver<Pass>) -> Option<Pass> {
         let mut got = None;
         let wait = async { got = (&mut later).await.ok() };
         match self.unless_stopped(wait).await {
             // Whatever came in this moment goes back by being dropped.
-            Woken::Stop => return (arrival, None),
+            Woken::Stop => return None,
             Woken::Go => {}
         }
         if matches!(got, Some(Pass::Turn(_))) {
@@ -187,7 +188,7 @@ impl Contender {
         } else {
             self.known.waited = true;
         }
-        (arrival, got)
+        got
     }
 
     fn claim(&self, turn: Option<&Turn>) -> Claim {
@@ -235,26 +236,27 @@ impl Contender {
             (state, action) = state.step(event);
             event = match action {
                 Action::End(end) => break end,
-                Action::Rest => self.rest(turn.as_ref()).await,
-                Action::Subscribe => self.subscribe(&claim).await,
-                Action::AwaitSignal { within } => self.await_signal(turn.as_ref(), within).await,
-                Action::Sleep { pause } => self.unless_stopped(tokio::time::sleep(pause)).await.into(),
-                Action::BackOff { failures } => self.back_off(failures).await,
                 // A question that nobody waits for is not asked: its grant would only have to be undone.
                 Action::Ask if self.is_stopped() => Event::Stopped,
                 Action::Ask => self.ask(&claim, &mut turn).await,
+                // What waits is kept apart: the way of those who need not wait stays short.
+                Action::Rest => Box::pin(self.rest(turn.as_ref())).await,
+                Action::Subscribe => Box::pin(self.subscribe(&claim)).await,
+                Action::AwaitSignal { within } => Box::pin(self.await_signal(turn.as_ref(), within)).await,
+                Action::Sleep { pause } => Box::pin(self.unless_stopped(tokio::time::sleep(pause))).await.into(),
+                Action::BackOff { failures } => Box::pin(self.back_off(failures)).await,
             };
         };
         self.signal = None;
         let got = self.got.take();
         if got.is_none() && state.undo && claim.mode.holds() {
-            self.undo(claim).await;
+            Box::pin(self.undo(claim)).await;
         }
         // Before the caller is answered: what it asks next must not find its own turn taken.
         drop(turn);
         let old = self.request.instead_of.take();
         match (got, end) {
-            (Some(Got::Held(held)), _) => return self.grant(held),
+            (Some(Got::Held(held, now)), _) => return self.grant(held, now),
             (Some(Got::Done(left)), _) => return self.reply(Ok(Some(Outcome::Done(left)))),
             // The store knows better than the guard.
             (None, End::Revoked) => self.error = old.map(|old| old.revoked().into()),
@@ -277,7 +279,7 @@ impl Contender {
 
     /// Others who wait at the store shall have their turn. Who has little time has some of it left to ask.
     async fn rest(&mut self, turn: Option<&Turn>) -> Event {
-        let left = self.request.patience.bound().since(self.settings().clock.now());
+        let left = self.request.patience.left(self.settings());
         match turn {
             Some(turn) => match self.unless_stopped(turn.rest(left / 2)).await {
                 Woken::Go => Event::Rested,
@@ -324,20 +326,45 @@ impl Contender {
     /// that the release that follows cannot overtake it.
     async fn ask(&mut self, claim: &Claim, turn: &mut Option<Turn>) -> Event {
         let engine = Arc::clone(self.engine());
-        let Settings { backend, clock, timeout, .. } = &engine.settings;
+        let Settings { backend, clock, .. } = &engine.settings;
         let sent = clock.now();
         self.arrivals = turn.as_ref().map_or(0, Turn::arrivals);
-        let call = engine.keeper.calls().pass(backend.acquire(claim));
-        let mut call = pin!(bounded(*timeout, &**backend, "acquiring", call));
-        let mut result = None;
-        if let Woken::Stop = self.unless_stopped(async { result = Some((&mut call).await) }).await {
-            self.time_is_up("acquiring");
-        }
-        let result = match result {
+        let mut call = backend.acquire(claim);
+        let place = engine.keeper.calls().try_enter();
+        let at_once = match &place {
+            Some(_) => at_once(&**backend, ACQUIRING, &mut call).await,
+            None => None,
+        };
+        let result = match at_once {
             Some(result) => result,
-            None => call.await,
+            // Apart, so that the way of most is short.
+            None => Box::pin(self.answer_to(&engine, call, place)).await,
         };
         self.heard(claim, turn, sent, result)
+    }
+
+    async fn answer_to(
+        &mut self,
+        engine: &Engine,
+        call: Call<'_, Attempt>,
+        place: Option<SemaphorePermit<'_>>,
+    ) -> Result<Attempt> {
+        let Settings { backend, timeout, .. } = &engine.settings;
+        let call = async {
+            match place {
+                Some(_place) => call.await,
+                None => engine.keeper.calls().pass(call).await,
+            }
+        };
+        let mut call = pin!(bounded(*timeout, &**backend, ACQUIRING, call));
+        let mut result = None;
+        if let Woken::Stop = self.unless_stopped(async { result = Some((&mut call).await) }).await {
+            self.time_is_up(ACQUIRING);
+        }
+        match result {
+            Some(result) => result,
+            None => call.await,
+        }
     }
 
     fn heard(&mut self, claim: &Claim, turn: &mut Option<Turn>, sent: Instant, result: Result<Attempt>) -> Event {
@@ -370,8 +397,8 @@ impl Contender {
         // One of a reserved block, where the store knows only the whole.
         let token = self.request.instead_of.as_ref().map_or(token, Guard::token);
         let held_as = Claim { mode: claim.mode.held_as(), ..claim.clone() };
-        let hold = Hold::new(held_as, token, self.request.terms.clone(), clock.clone(), sent, until);
-        if !hold.is_valid() {
+        let now = clock.now();
+        if now >= until {
             // The answer took longer than the lease. Asking again is the same question.
             let late = format!("granted for {valid_for:?}, but the answer came too late");
             let error = Error::unavailable(engine.capabilities.backend, "acquiring", Fault::Timeout, late);
@@ -384,9 +411,11 @@ impl Contender {
             self.error = Some(lost.into());
             return Event::Failed { transient: false };
         }
+        let hold = Hold::new(held_as, token, self.request.terms.clone(), clock.clone(), sent, until);
         turn.iter().for_each(Turn::heard_grant);
         counters.granted.up();
-        self.got = Some(Got::Held(engine.keeper.keep(hold, turn.take_if(|_| !claim.mode.is_shared()), until)));
+        let held = engine.keeper.keep(hold, turn.take_if(|_| !claim.mode.is_shared()), until, now);
+        self.got = Some(Got::Held(held, now));
         Event::Granted
     }
 
@@ -425,10 +454,9 @@ impl Contender {
         self.reply(if busy { Ok(None) } else { Err(late(self.engine(), doing)) });
     }
 
-    fn grant(&mut self, held: Held) {
-        let settings = self.settings();
-        let waited = settings.clock.now().since(self.asked);
-        settings.counters.waited(waited);
+    fn grant(&mut self, held: Held, now: Instant) {
+        let waited = now.since(self.asked);
+        self.settings().counters.waited(waited);
         let hold = held.hold();
         let (name, token) = (&hold.claim.resource, hold.token);
         if self.known.waited {

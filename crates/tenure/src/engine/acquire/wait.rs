@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::Contender;
 use super::step::Event;
 use crate::clock::Instant;
+use crate::engine::Settings;
 
 /// How long the caller is willing to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +23,14 @@ impl Patience {
         match self {
             Self::None | Self::Endless => Instant::from_nanos(u64::MAX),
             Self::Until(when) => when,
+        }
+    }
+
+    /// How much of it is left.
+    pub(super) fn left(self, settings: &Settings) -> Duration {
+        match self {
+            Self::None | Self::Endless => Duration::MAX,
+            Self::Until(when) => when.since(settings.clock.now()),
         }
     }
 }

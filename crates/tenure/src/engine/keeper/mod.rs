@@ -109,10 +109,9 @@ impl Keeper {
     }
 
     /// Takes care of a new hold and returns what gives it back.
-    pub(crate) fn keep(&self, hold: Hold, turn: Option<Turn>, until: Instant) -> Held {
+    pub(crate) fn keep(&self, hold: Hold, turn: Option<Turn>, until: Instant, now: Instant) -> Held {
         let hold = Arc::new(hold);
         let entry = Entry::new(Arc::clone(&hold), turn, until);
-        let now = self.0.settings.clock.now();
         let due = if hold.terms.fixed { entry.ends() } else { now.after(until.since(now) / 3).min(entry.ends()) };
         self.0.settings.counters.holding.up();
         let mut book = self.0.book();
@@ -121,7 +120,7 @@ impl Keeper {
             // Nobody would renew it, nor tell of its end.
             self.0.settings.counters.holding.down();
             hold.lose(LostReason::Closed);
-            self.release_in_background(Release::new(hold.claim.clone(), entry.turn));
+            self.release_in_background(Release::new(hold.claim.clone(), entry.turn, now));
             return Held::new(hold, self.clone());
         }
         let (before, wake) = book.keep(entry, due);
@@ -135,11 +134,11 @@ impl Keeper {
 
     /// Ends a hold as given back.
     pub(crate) fn give_back(&self, hold: &Arc<Hold>) -> GivenBack {
-        if !hold.give_back() {
-            return GivenBack::Over(hold.why());
-        }
         let Settings { clock, counters, .. } = &self.0.settings;
         let now = clock.now();
+        if !hold.give_back_at(now) {
+            return GivenBack::Over(hold.why());
+        }
         let mut book = self.0.book();
         // Under its owner there is another hold by now, or none any more.
         let Some(entry) = book.of(hold) else { return GivenBack::HandedOver };
@@ -165,7 +164,7 @@ impl Keeper {
         drop(book);
         self.0.removed(&entry);
         let revoked = hold.loss(LostReason::Revoked);
-        GivenBack::ToRelease(Release::new(hold.claim.clone(), entry.turn).or_lost(revoked))
+        GivenBack::ToRelease(Release::new(hold.claim.clone(), entry.turn, now).or_lost(revoked))
     }
 
     /// Passes a hold to the next task in the queue under the next reserved token, without a round trip.
@@ -217,7 +216,8 @@ impl Keeper {
 
     /// Undoes a claim whose outcome is unknown, or that has a place in the queue.
     pub(crate) fn forget(&self, claim: Claim) -> Driven<Result<()>> {
-        Driven::new(&self.0.background, |desk| Release::new(claim, None).run(self.clone(), Some(desk)))
+        let release = Release::new(claim, None, self.0.settings.clock.now());
+        Driven::new(&self.0.background, |desk| release.run(self.clone(), Some(desk)))
     }
 
     pub(crate) fn release_in_background(&self, release: Release) {
@@ -289,11 +289,12 @@ impl Shared {
         drop(book);
         self.removed(&entry);
         let Entry { hold, turn, .. } = entry;
+        let now = self.settings.clock.now();
         if given_back {
-            return Some(Release::new(hold.claim.clone(), turn));
+            return Some(Release::new(hold.claim.clone(), turn, now));
         }
         turn.iter().for_each(Turn::lost);
-        let held_for = self.settings.clock.now().since(hold.since);
+        let held_for = now.since(hold.since);
         self.settings.counters.lost.up();
         self.settings.counters.held(held_for);
         warn!(name = ?hold.claim.resource, token = %hold.token, %reason, ?held_for, "lost");
@@ -301,6 +302,6 @@ impl Shared {
             return None;
         }
         // Nobody waits for it, but those in the queue at the store need not sit out what is left of the lease.
-        Some(Release::new(hold.claim.clone(), turn))
+        Some(Release::new(hold.claim.clone(), turn, now))
     }
 }

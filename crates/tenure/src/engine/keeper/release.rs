@@ -1,15 +1,19 @@
 //! Giving a hold back, however long the store takes to understand.
 
+use tokio::sync::SemaphorePermit;
 use tracing::debug;
 
 use super::Keeper;
 use crate::backend::{Claim, Released};
+use crate::clock::Instant;
 use crate::engine::Settings;
-use crate::engine::call::bounded;
+use crate::engine::call::{Call, at_once, bounded};
 use crate::engine::driven::Desk;
 use crate::engine::turnstile::Turn;
 use crate::error::Result;
 use crate::lost::Lost;
+
+const DOING: &str = "releasing";
 
 /// A claim that the store is to be told to forget.
 #[derive(Debug)]
@@ -19,6 +23,7 @@ pub(crate) struct Release {
     turn: Option<Turn>,
     /// What is told to the one who waits if the store knows of no such hold.
     lost: Option<Lost>,
+    since: Instant,
 }
 
 /// Counts a release for as long as it is under way.
@@ -31,8 +36,8 @@ impl Drop for Counted {
 }
 
 impl Release {
-    pub(super) fn new(claim: Claim, turn: Option<Turn>) -> Self {
-        Self { claim, turn, lost: None }
+    pub(super) fn new(claim: Claim, turn: Option<Turn>, now: Instant) -> Self {
+        Self { claim, turn, lost: None, since: now }
     }
 
     /// Says what the one who waits is told if the store knows of no such hold.
@@ -53,25 +58,56 @@ impl Release {
         }
     }
 
-    async fn tell(mut self, keeper: &Keeper, answer: impl Fn(Result<()>)) {
+    async fn tell(mut self, keeper: &Keeper, answer: impl Fn(Result<()>) + Send + Sync) {
+        let backend = &keeper.settings().backend;
+        let claim = self.claim.clone();
+        let mut call = backend.release(&claim);
+        let place = keeper.calls().try_enter();
+        let at_once = match &place {
+            Some(_) => at_once(&**backend, DOING, &mut call).await,
+            None => None,
+        };
+        match at_once {
+            Some(Ok(released)) => answer(self.told(released, true)),
+            // Apart, so that the way of most is short.
+            first => Box::pin(self.go_on_telling(keeper, (first, call, place), answer)).await,
+        }
+    }
+
+    /// What the one who waits is told when the store has understood.
+    fn told(&mut self, released: Released, first: bool) -> Result<()> {
+        // Before the answer: who asks then must not find the turn of the hold that it has given back.
+        if let Some(turn) = self.turn.take() {
+            turn.given_back(matches!(released, Released::Yes { others_wait: true }));
+        }
+        // After a lost reply "not held" may be the echo of our own release.
+        let gone = released == Released::NotHeld && first;
+        self.lost.take().filter(|_| gone).map_or(Ok(()), |lost| Err(lost.into()))
+    }
+
+    async fn go_on_telling(
+        mut self,
+        keeper: &Keeper,
+        (mut first, call, place): (Option<Result<Released>>, Call<'_, Released>, Option<SemaphorePermit<'_>>),
+        answer: impl Fn(Result<()>) + Send + Sync,
+    ) {
         let Settings { backend, clock, timeout, retry, .. } = keeper.settings();
-        let asked = clock.now();
-        let (give_up, answer_by) = (asked.after(self.claim.lease), asked.after(*timeout));
+        let (give_up, answer_by) = (self.since.after(self.claim.lease), self.since.after(*timeout));
         let mut failures = 0;
+        let mut begun = Some((call, place));
         loop {
             // The wait for a place counts, too: however many there are, a try takes no longer than a call may.
-            let call = keeper.calls().pass(backend.release(&self.claim));
-            match bounded(*timeout, &**backend, "releasing", call).await {
-                Ok(released) => {
-                    let others_wait = matches!(released, Released::Yes { others_wait: true });
-                    // Before the answer: who asks then must not find the turn of the hold that it has given back.
-                    if let Some(turn) = self.turn.take() {
-                        turn.given_back(others_wait);
-                    }
-                    // After a lost reply "not held" may be the echo of our own release.
-                    let gone = released == Released::NotHeld && failures == 0;
-                    return answer(self.lost.filter(|_| gone).map_or(Ok(()), |lost| Err(lost.into())));
+            let released = match (first.take(), begun.take()) {
+                (Some(first), _) => first,
+                (None, Some((call, Some(_place)))) => bounded(*timeout, &**backend, DOING, call).await,
+                (None, Some((call, None))) => bounded(*timeout, &**backend, DOING, keeper.calls().pass(call)).await,
+                (None, None) => {
+                    let call = keeper.calls().pass(backend.release(&self.claim));
+                    bounded(*timeout, &**backend, DOING, call).await
                 }
+            };
+            match released {
+                Ok(released) => return answer(self.told(released, failures == 0)),
                 Err(e) => {
                     failures += 1;
                     drop(self.turn.take());

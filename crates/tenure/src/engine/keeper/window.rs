@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// The most renewals of one urgency: what a more urgent one may have to wait for.
 const RENEWALS: usize = 4;
@@ -45,13 +45,14 @@ impl Window {
         self.places.close();
     }
 
+    /// A place for a call that begins while there are few. It keeps it to its end, without a timer.
+    pub(in crate::engine) fn try_enter(&self) -> Option<SemaphorePermit<'_>> {
+        let few = self.places.available_permits() > CALLS - FEW_CALLS;
+        few.then(|| self.places.try_acquire().ok()).flatten()
+    }
+
     /// Starts a call when it has a place. It waits here and not at the store, where it would be in the way of what is more urgent.
     pub(in crate::engine) async fn pass<T>(&self, call: impl Future<Output = T>) -> T {
-        if self.places.available_permits() > CALLS - FEW_CALLS
-            && let Ok(_place) = self.places.try_acquire()
-        {
-            return call.await;
-        }
         self.pass_until(UNDER_WAY, call).await
     }
 
