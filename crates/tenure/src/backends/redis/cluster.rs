@@ -233,10 +233,11 @@ impl Route for Cluster {
         slot_of(key)
     }
 
-    async fn link(&self, slot: u16) -> Result<Arc<Link>> {
-        if let Some(link) = self.owner(slot) {
-            return Ok(link);
-        }
+    fn known_link(&self, slot: u16) -> Option<Arc<Link>> {
+        self.owner(slot)
+    }
+
+    async fn find_link(&self, slot: u16) -> Result<Arc<Link>> {
         self.refresh().await?;
         let detail = format!("no server of the cluster has slot {slot}");
         self.owner(slot).ok_or_else(|| Error::unavailable(NAME, "looking for a server", Fault::Connection, detail))

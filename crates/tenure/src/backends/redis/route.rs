@@ -35,8 +35,11 @@ pub(super) trait Route: fmt::Debug + Send + Sync {
     /// The slot of a key that stands for itself.
     fn slot_of_key(&self, key: &str) -> u16;
 
-    /// The link to the server that has a slot, as far as is known.
-    async fn link(&self, slot: u16) -> Result<Arc<Link>>;
+    /// The link to the server that has a slot, if one is known.
+    fn known_link(&self, slot: u16) -> Option<Arc<Link>>;
+
+    /// Looks for the server that has a slot.
+    async fn find_link(&self, slot: u16) -> Result<Arc<Link>>;
 
     /// Whether a link still is the one for a slot.
     fn is_current(&self, slot: u16, link: &Arc<Link>) -> bool;
@@ -80,7 +83,11 @@ impl Route for One {
         0
     }
 
-    async fn link(&self, _: u16) -> Result<Arc<Link>> {
+    fn known_link(&self, _: u16) -> Option<Arc<Link>> {
+        Some(Arc::clone(&self.0))
+    }
+
+    async fn find_link(&self, _: u16) -> Result<Arc<Link>> {
         Ok(Arc::clone(&self.0))
     }
 
@@ -171,9 +178,16 @@ impl Router {
         Err(trouble)
     }
 
+    async fn link(&self, slot: u16) -> Result<Arc<Link>> {
+        match self.route.known_link(slot) {
+            Some(link) => Ok(link),
+            None => self.route.find_link(slot).await,
+        }
+    }
+
     /// Asks the server that has a slot, wherever that is by now.
     pub(super) async fn ask(&self, doing: &str, slot: u16, question: Question<'_>) -> Result<Answer> {
-        let mut hop = Hop { link: self.route.link(slot).await.inspect_err(|_| self.look_after())?, asking: false };
+        let mut hop = Hop { link: self.link(slot).await.inspect_err(|_| self.look_after())?, asking: false };
         for _ in 0..HOPS {
             let failure = match self.ask_at(&hop, doing, slot, question).await {
                 Ok(answer) => return Ok(answer),
@@ -220,7 +234,7 @@ impl Router {
     pub(super) async fn listen(&self, name: &Resource, channel: &str) -> Result<Signal> {
         let slot = self.slot(name)?;
         let (signal, _) = self.shared.hub.listen(channel);
-        if let Ok(link) = self.route.link(slot).await
+        if let Ok(link) = self.link(slot).await
             && link.wake() == Some(Wake::PubSub)
         {
             let channel = channel.to_owned();
