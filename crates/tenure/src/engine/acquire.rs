@@ -11,7 +11,7 @@ use futures_util::future::select;
 use tokio::sync::oneshot;
 use tracing::debug;
 
-use crate::backend::{Attempt, Claim, Mode, Queue};
+use crate::backend::{Attempt, Claim, Mode, Queue, Retry};
 use crate::clock::{Instant, deadline};
 use crate::engine::Engine;
 use crate::engine::call::bounded;
@@ -205,7 +205,6 @@ impl Contender<'_> {
             queue: if patience == Patience::None { Queue::Never } else { Queue::Allowed },
             lease: terms.lease,
             tokens: u32::try_from(behind).unwrap_or(0) + 1,
-            at_least: None,
             note: terms.note.clone(),
         };
         let mut signal = None;
@@ -260,7 +259,7 @@ impl Contender<'_> {
                     drop(turn);
                     return self.reply(Ok(Some(Outcome::Done(left))));
                 }
-                Ok(Attempt::Busy { poll_within, .. }) => {
+                Ok(Attempt::Busy { retry: Retry::OnSignal { within }, .. }) => {
                     turn.iter().for_each(|turn| turn.heard_busy(arrivals));
                     failures = 0;
                     (self.busy, self.waited) = (true, true);
@@ -283,13 +282,13 @@ impl Contender<'_> {
                             let woken = async {
                                 select(pin!(signal.fired()), pin!(newcomer)).await;
                             };
-                            self.unless_stopped(timeout(poll_within, woken)).await
+                            self.unless_stopped(timeout(within, woken)).await
                         }
                         None => {
                             signal = self.watch(&claim).await;
                             // Asks once more at once: the lock may have become free before the subscription stood.
                             // Without one, polls.
-                            let pause = if signal.is_some() { Duration::ZERO } else { poll_within };
+                            let pause = if signal.is_some() { Duration::ZERO } else { within };
                             self.unless_stopped(tokio::time::sleep(pause)).await
                         }
                     };
@@ -298,7 +297,7 @@ impl Contender<'_> {
                         Woken::Stop => break Ok(None),
                     }
                 }
-                Ok(Attempt::Collided { pause }) => {
+                Ok(Attempt::Busy { retry: Retry::After(pause), .. }) => {
                     turn.iter().for_each(|turn| turn.heard_busy(arrivals));
                     failures = 0;
                     collisions += 1;

@@ -22,9 +22,6 @@ use crate::error::Result;
 use crate::lost::{Lost, LostReason};
 use crate::retry::jitter;
 
-/// The most claims that go into one renewal call.
-const BATCH: usize = 256;
-
 /// Leases within a factor of two: they are renewed together, apart from shorter and longer ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Urgency(u32);
@@ -238,8 +235,9 @@ impl Task {
             parts.entry((entry.urgency(), partition)).or_default().push(owner);
         }
         self.renewals.retain(|_, window| window.is_in_use());
+        let batch = self.settings.backend.capabilities().batch.max(1);
         for (part, owners) in parts {
-            owners.chunks(BATCH).for_each(|chunk| self.renew(part, chunk));
+            owners.chunks(batch).for_each(|chunk| self.renew(part, chunk));
         }
     }
 
