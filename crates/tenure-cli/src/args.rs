@@ -14,7 +14,7 @@ use clap_complete::Shell;
 pub(crate) use fence::{Column, DdlArgs, FenceCommand};
 use notes::{ELECT_NOTES, RUN_NOTES};
 use tenure::Resource;
-use tenure::backend::Claim;
+use tenure::backend::{Claim, Leases};
 
 /// Run a program under a distributed lock; see, list and break locks.
 #[derive(Parser)]
@@ -282,5 +282,5 @@ fn name(text: &str) -> Result<Resource, tenure::Invalid> {
 }
 
 fn lease(text: &str) -> tenure::Result<Duration> {
-    Claim::check_lease(tenure::duration::parse(text)?)
+    Leases::ANY.fit(tenure::duration::parse(text)?)
 }

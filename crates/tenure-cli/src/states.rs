@@ -132,7 +132,7 @@ impl<'a> StateJson<'a> {
             permits: state.permits.map(|Permits { of, free }| PermitsJson { of, free, taken: of - free }),
             count: state.count,
             fence: state.fence.map(|t| t.to_string()),
-            nodes: state.verdicts.iter().map(NodeJson::new).collect(),
+            nodes: state.nodes.iter().map(NodeJson::new).collect(),
         }
     }
 }

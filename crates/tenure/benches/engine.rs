@@ -72,16 +72,8 @@ fn threads(count: usize) -> Runtime {
 }
 
 fn claim(client: ClientId) -> Claim {
-    Claim {
-        resource: Resource::new("a").expect("a name"),
-        owner: OwnerIds::new(client).next(),
-        mode: Mode::Exclusive,
-        queue: Queue::Allowed,
-        lease: Duration::from_secs(30),
-        tokens: 1,
-        at_least: None,
-        note: None,
-    }
+    let (name, owner) = (Resource::new("a").expect("a name"), OwnerIds::new(client).next());
+    Claim { queue: Queue::Allowed, ..Claim::new(name, owner, Mode::Exclusive, Duration::from_secs(30)) }
 }
 
 /// A contender that only locks and releases.

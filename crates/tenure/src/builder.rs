@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use crate::backend::{Backend, Claim, Client};
+use crate::backend::{Claim, Client, Leases, Opened};
 use crate::clock::{Clock, Drift};
 use crate::connect;
 use crate::engine::background;
 use crate::engine::{Engine, Label, Settings};
 use crate::error::{Error, Result};
-use crate::lifeline::Lifeline;
 use crate::locker::Locker;
 use crate::name::ClientId;
 use crate::retry::RetryPolicy;
@@ -47,7 +46,7 @@ impl Default for Builder {
 
 impl Builder {
     /// The lease of locks that are kept alive (default 30 s): how long a lock outlives a crashed holder. Renewed at a
-    /// third of it. 10 ms to 24 h.
+    /// third of it. 10 ms to 24 h, or what the store takes of that ([`Capabilities::leases`](crate::backend::Capabilities::leases)).
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
@@ -113,32 +112,30 @@ impl Builder {
         self.label = self.label.or_else(|| Some(own()));
         let runtime = self.runtime.clone().map_or_else(background::handle, Ok)?;
         let Self { timeout, lease, drift, .. } = self;
-        let (clock, lifeline, prefix) = (self.clock.clone(), Lifeline::default(), String::new());
-        let context =
-            connect::Context { client: client.clone(), clock, timeout, lease, drift, prefix, lifeline: lifeline.clone() };
-        let backend = runtime.spawn(async move { connect::open(target, context).await }).await.unwrap_or(Err(Error::Closed))?;
-        let mut engine = self.build(backend, client.id, runtime);
-        engine.lifeline = lifeline;
-        Ok(Locker { engine: Arc::new(engine) })
+        let (clock, prefix) = (self.clock.clone(), String::new());
+        let context = connect::Context { client: client.clone(), clock, timeout, lease, drift, prefix };
+        let opened = runtime.spawn(async move { connect::open(target, context).await }).await.unwrap_or(Err(Error::Closed))?;
+        self.build(opened, client.id, runtime)
     }
 
-    /// Uses a backend of your own.
-    pub fn over(self, backend: Arc<dyn Backend>) -> Result<Locker> {
+    /// Uses a store of your own: an [`Opened`], or what becomes one, such as an `Arc<dyn Backend>`.
+    pub fn over(self, store: impl Into<Opened>) -> Result<Locker> {
         self.check()?;
         let client = ClientId::random()?;
         let runtime = self.runtime.clone().map_or_else(background::handle, Ok)?;
-        Ok(Locker { engine: Arc::new(self.build(backend, client, runtime)) })
+        self.build(store.into(), client, runtime)
     }
 
     /// As [`over`](Self::over), for a backend that knows its client.
     #[cfg(feature = "conformance")]
-    pub(crate) fn over_as(self, backend: Arc<dyn Backend>, client: ClientId) -> Result<Locker> {
+    pub(crate) fn over_as(self, store: Opened, client: ClientId) -> Result<Locker> {
         let runtime = self.runtime.clone().map_or_else(background::handle, Ok)?;
-        Ok(Locker { engine: Arc::new(self.build(backend, client, runtime)) })
+        self.build(store, client, runtime)
     }
 
+    /// What can be said before the store is known.
     fn check(&self) -> Result<()> {
-        Claim::check_lease(self.lease)?;
+        Leases::ANY.fit(self.lease)?;
         if self.timeout.is_zero() {
             return Err(Error::config("a timeout of 0", "leaves no time for any call", "more than zero"));
         }
@@ -153,16 +150,20 @@ impl Builder {
         Ok(Client { id: ClientId::random()?, about: Claim::check_note(&about)? })
     }
 
-    fn build(self, backend: Arc<dyn Backend>, client: ClientId, runtime: Handle) -> Engine {
-        let capabilities = backend.capabilities();
-        let Self { lease, timeout, retry, drift, about, clock, label, .. } = self;
+    fn build(self, store: Opened, client: ClientId, runtime: Handle) -> Result<Locker> {
+        let backend = Arc::clone(store.backend());
+        let capabilities = backend.capabilities().clone();
+        let Self { timeout, retry, drift, about, clock, label, .. } = self;
+        let lease = capabilities.leases.fit(self.lease)?;
         let usual = if capabilities.fails_over { RetryPolicy::over_a_failover() } else { RetryPolicy::default() };
         let retry = retry.unwrap_or(usual);
         let settings = Settings { backend, clock, drift, timeout, retry, counters: Arc::default() };
         let mut engine = Engine::new(settings, capabilities, lease, client, runtime);
         engine.label = label;
         engine.about = about.unwrap_or_else(about_this_process).into();
-        engine
+        engine.nodes = store.nodes().cloned();
+        engine.lifeline = store.lifeline;
+        Ok(Locker { engine: Arc::new(engine) })
     }
 }
 

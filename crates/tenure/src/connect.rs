@@ -21,18 +21,16 @@
 
 mod options;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use percent_encoding::percent_decode_str;
 
-use crate::backend::{Backend, Client};
+use crate::backend::{Client, Opened};
 use crate::backends::prefixed::Prefixed;
 use crate::clock::{Clock, Drift};
 use crate::engine::Label;
 use crate::error::{Error, Result};
-use crate::lifeline::Lifeline;
 pub(crate) use options::{Options, of_option};
 
 /// What a backend needs beside its URL.
@@ -47,11 +45,9 @@ pub(crate) struct Context {
     pub(crate) drift: Drift,
     /// What all names begin with: a store may keep what belongs to no name under it too.
     pub(crate) prefix: String,
-    /// Where a store leaves what tells others that this client lives.
-    pub(crate) lifeline: Lifeline,
 }
 
-type Open = fn(Address, Context) -> BoxFuture<'static, Result<Arc<dyn Backend>>>;
+type Open = fn(Address, Context) -> BoxFuture<'static, Result<Opened>>;
 
 /// A row of the table.
 pub(crate) struct Scheme {
@@ -274,15 +270,15 @@ pub(crate) fn label(target: &Target) -> Option<Label> {
     Some(Label { address, prefix })
 }
 
-pub(crate) async fn open(target: Target, mut context: Context) -> Result<Arc<dyn Backend>> {
+pub(crate) async fn open(target: Target, mut context: Context) -> Result<Opened> {
     let Target { scheme, rest, mut options } = target;
     let Some(open) = scheme.open else { return Err(Error::Closed) };
     let prefix = options.take("prefix");
     context.prefix.push_str(prefix.as_deref().unwrap_or_default());
-    let backend = open(Address { scheme: scheme.name, rest, options }, context).await?;
+    let opened = open(Address { scheme: scheme.name, rest, options }, context).await?;
     match prefix {
-        Some(prefix) => Ok(Arc::new(Prefixed::new(prefix, backend).map_err(|e| of_option("prefix", e))?)),
-        None => Ok(backend),
+        Some(prefix) => Ok(opened.layered(Prefixed::new(prefix).map_err(|e| of_option("prefix", e))?)),
+        None => Ok(opened),
     }
 }
 

@@ -116,7 +116,8 @@ impl Locker {
     /// What this locker has done so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        Stats { members: self.engine.settings.backend.members(), ..self.engine.settings.counters.read() }
+        let members = self.engine.nodes.as_ref().map(|nodes| nodes.nodes()).unwrap_or_default();
+        Stats { members, ..self.engine.settings.counters.read() }
     }
 
     /// What this locker says of itself to those who ask who holds a lock, or who broke one.
@@ -139,7 +140,7 @@ impl Locker {
         self.engine.lifeline.another()
     }
 
-    /// Gives back everything and ends the background work: waiting acquisitions end with [`Error::Closed`], guards that
+    /// Gives back everything and ends the background work: waiting acquisitions end with [`Error::Closed`](crate::Error::Closed), guards that
     /// are still alive are told that they lost their lock, releases under way are waited for. Each of these steps is
     /// bounded by the call timeout. Closing twice is not an error: all who close are answered when it is done.
     ///

@@ -88,34 +88,55 @@ impl fmt::Display for Mode {
     }
 }
 
+/// Whether a store carries a mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Support {
+    /// It does.
+    Yes,
+    /// It does not, and why; empty if that is plain.
+    No(&'static str),
+}
+
 /// Which modes a store carries besides [`Mode::Exclusive`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Modes {
     /// [`Mode::Fair`].
-    pub fair: bool,
+    pub fair: Support,
     /// [`Mode::Read`], [`Mode::Write`] and [`Mode::Downgrade`].
-    pub shared: bool,
+    pub shared: Support,
     /// [`Mode::Permits`] and [`Mode::Resize`].
-    pub permits: bool,
+    pub permits: Support,
     /// The modes of a latch.
-    pub latch: bool,
+    pub latch: Support,
 }
 
 impl Modes {
     /// All of them.
-    pub const ALL: Self = Self { fair: true, shared: true, permits: true, latch: true };
+    pub const ALL: Self = Self { fair: Support::Yes, shared: Support::Yes, permits: Support::Yes, latch: Support::Yes };
     /// [`Mode::Exclusive`] alone.
-    pub const EXCLUSIVE: Self = Self { fair: false, shared: false, permits: false, latch: false };
+    pub const EXCLUSIVE: Self = Self::exclusive_for("");
 
-    /// Whether a mode is among them.
+    /// [`Mode::Exclusive`] alone, for one reason.
     #[must_use]
-    pub const fn carry(self, mode: Mode) -> bool {
+    pub const fn exclusive_for(why: &'static str) -> Self {
+        Self { fair: Support::No(why), shared: Support::No(why), permits: Support::No(why), latch: Support::No(why) }
+    }
+
+    /// Whether a mode is carried, and why not.
+    #[must_use]
+    pub const fn support(self, mode: Mode) -> Support {
         match mode {
-            Mode::Exclusive => true,
+            Mode::Exclusive => Support::Yes,
             Mode::Fair => self.fair,
             Mode::Read | Mode::Write | Mode::Downgrade => self.shared,
             Mode::Permits { .. } | Mode::Resize { .. } => self.permits,
             Mode::SetCount { .. } | Mode::CountDown | Mode::CountZero | Mode::RemoveCount => self.latch,
         }
+    }
+
+    /// Whether a mode is among them.
+    #[must_use]
+    pub const fn carry(self, mode: Mode) -> bool {
+        matches!(self.support(mode), Support::Yes)
     }
 }

@@ -184,7 +184,7 @@ async fn counters_and_histograms_tell_what_happened() {
 async fn a_listing_may_take_longer_than_one_call() {
     let clock = Clock::for_tests();
     let store = Memory::new(Client { id: tenure::ClientId::random().expect("random bits"), about: "".into() }, clock.clone());
-    let slow = Faulty::new(Arc::new(store), Plan { delay_every: 1, delay: Duration::from_secs(10), ..Plan::default() });
+    let slow = Faulty::over(Arc::new(store), Plan { delay_every: 1, delay: Duration::from_secs(10), ..Plan::default() });
     let builder = Locker::builder().clock(clock).runtime(Handle::current()).timeout(Duration::from_secs(3));
     let locker = builder.over(Arc::new(slow)).expect("a locker");
     assert!(locker.list("").await.expect("listed").is_empty());
@@ -230,7 +230,7 @@ fn events_carry_name_and_token() {
 
             // Every second answer is lost: a renewal's too.
             let store = Memory::new(Client { id: locker.client_id(), about: "".into() }, clock.clone());
-            let faulty = Faulty::new(Arc::new(store), Plan { lose_reply: 2, ..Plan::default() });
+            let faulty = Faulty::over(Arc::new(store), Plan { lose_reply: 2, ..Plan::default() });
             let builder = Locker::builder().clock(clock).runtime(Handle::current());
             let locker = builder.over(Arc::new(faulty)).expect("a locker");
             let guard = locker.mutex("the name").lock().await.expect("locked");

@@ -1,71 +1,64 @@
 //! What the engine does when the store hangs, answers late or says no in the wrong moment.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{self, Arc};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use tenure::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Client, Member, Mode, Queue, Released, Renewal, Scope, Server, State,
-};
+use tenure::backend::{Attempt, Backend, Capabilities, Claim, Client, Layer, Layered, Mode, Renewal, Scope};
 use tenure::backends::memory::Memory;
 use tenure::clock::Clock;
 use tenure::signal::Signal;
-use tenure::{ClientId, Error, Fault, Locker, LostReason, Owner, OwnerIds, Resource, Result, Token};
+use tenure::{ClientId, Error, Fault, Locker, LostReason, Mutex, Owner, OwnerIds, Resource, Result};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 /// A memory store whose verbs hang or fail while they are told to.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Moody {
-    inner: Memory,
-    watch_first: bool,
+    asks_first: bool,
     watch_hangs: AtomicBool,
     acquire_fails: AtomicBool,
     acquire_hangs: AtomicBool,
+    acquire_takes: Duration,
     renew_is_gone: AtomicBool,
     renew_answers: Notify,
     renew_takes: Duration,
     /// A hold that ends before the subscription stands.
-    ends_in_watch: Mutex<Option<Claim>>,
+    ends_in_watch: sync::Mutex<Option<(Arc<Memory>, Claim)>>,
     acquired: AtomicU64,
 }
 
-impl Moody {
-    fn new(clock: &Clock) -> Self {
-        let client = Client { id: ClientId::random().expect("random bits"), about: "moody".into() };
-        Self {
-            inner: Memory::new(client, clock.clone()),
-            watch_first: true,
-            watch_hangs: AtomicBool::new(false),
-            acquire_fails: AtomicBool::new(false),
-            acquire_hangs: AtomicBool::new(false),
-            renew_is_gone: AtomicBool::new(false),
-            renew_answers: Notify::new(),
-            renew_takes: Duration::ZERO,
-            ends_in_watch: Mutex::new(None),
-            acquired: AtomicU64::new(0),
-        }
+/// A moody store and its clock.
+struct Store {
+    moody: Arc<Moody>,
+    over: Arc<Layered<Moody, Memory>>,
+    clock: Clock,
+}
+
+impl Store {
+    fn new(moody: Moody) -> Self {
+        Self::on(Clock::for_tests(), moody)
     }
 
-    fn locker(self: &Arc<Self>, clock: &Clock) -> Locker {
-        let store = Arc::clone(self) as Arc<dyn Backend>;
-        Locker::builder().clock(clock.clone()).runtime(Handle::current()).over(store).expect("a locker")
+    fn on(clock: Clock, moody: Moody) -> Self {
+        let client = Client { id: ClientId::random().expect("random bits"), about: "moody".into() };
+        let over = Arc::new(Layered::new(moody, Arc::new(Memory::new(client, clock.clone()))));
+        Self { moody: Arc::clone(over.layer()), over, clock }
+    }
+
+    fn locker(&self) -> Locker {
+        let builder = Locker::builder().clock(self.clock.clone()).runtime(Handle::current());
+        builder.over(Arc::clone(&self.over)).expect("a locker")
     }
 }
 
-#[async_trait]
-impl Backend for Moody {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { watch_first: self.watch_first, ..self.inner.capabilities() }
+impl Layer for Moody {
+    fn capabilities(&self, inner: &Capabilities) -> Capabilities {
+        Capabilities { watch_first: !self.asks_first, ..inner.clone() }
     }
 
-    fn partition(&self, resource: &Resource) -> u32 {
-        self.inner.partition(resource)
-    }
-
-    async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
+    async fn acquire(&self, _: &Claim, inner: impl Future<Output = Result<Attempt>> + Send) -> Result<Attempt> {
         self.acquired.fetch_add(1, Ordering::SeqCst);
         if self.acquire_fails.load(Ordering::SeqCst) {
             return Err(Error::unavailable("moody", "acquiring", Fault::Connection, "on purpose"));
@@ -73,74 +66,46 @@ impl Backend for Moody {
         if self.acquire_hangs.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
         }
-        self.inner.acquire(claim).await
+        let answer = inner.await;
+        if !self.acquire_takes.is_zero() {
+            tokio::time::sleep(self.acquire_takes).await;
+        }
+        answer
     }
 
-    async fn renew(&self, claims: &[Claim]) -> Result<Vec<Renewal>> {
+    async fn renew(&self, claims: &[Claim], inner: impl Future<Output = Result<Vec<Renewal>>> + Send) -> Result<Vec<Renewal>> {
         if self.renew_is_gone.load(Ordering::SeqCst) {
             self.renew_answers.notified().await;
             return Ok(vec![Renewal::Gone; claims.len()]);
         }
-        let answer = self.inner.renew(claims).await;
+        let answer = inner.await;
         tokio::time::sleep(self.renew_takes).await;
         answer
     }
 
-    async fn release(&self, claim: &Claim) -> Result<Released> {
-        self.inner.release(claim).await
-    }
-
-    async fn watch(&self, claim: &Claim) -> Result<Signal> {
+    async fn watch(&self, _: &Claim, inner: impl Future<Output = Result<Signal>> + Send) -> Result<Signal> {
         if self.watch_hangs.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
         }
         let ends = self.ends_in_watch.lock().expect("not poisoned").take();
-        if let Some(ends) = ends {
-            self.inner.release(&ends).await?;
+        if let Some((store, claim)) = ends {
+            store.release(&claim).await?;
         }
-        self.inner.watch(claim).await
-    }
-
-    async fn inspect(&self, scope: Scope<'_>) -> Result<Vec<State>> {
-        self.inner.inspect(scope).await
-    }
-
-    async fn break_hold(&self, resource: &Resource, at_least: Option<Token>) -> Result<Option<Broken>> {
-        self.inner.break_hold(resource, at_least).await
-    }
-
-    async fn introduce(&self, longest: Duration) -> Result<Server> {
-        self.inner.introduce(longest).await
-    }
-
-    fn session(&self) -> u64 {
-        self.inner.session()
-    }
-
-    fn members(&self) -> Vec<Member> {
-        self.inner.members()
-    }
-
-    fn refusal(&self, mode: Mode) -> Error {
-        self.inner.refusal(mode)
-    }
-
-    async fn close(&self) -> Result<()> {
-        self.inner.close().await
+        inner.await
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_subscription_that_hangs_does_not_outlast_the_callers_patience() {
     for watch_first in [true, false] {
-        let clock = Clock::for_tests();
-        let store = Arc::new(Moody { watch_first, ..Moody::new(&clock) });
-        let locker = store.locker(&clock);
-        let other = store.locker(&clock);
+        let store = Store::new(Moody { asks_first: !watch_first, ..Moody::default() });
+        let (locker, other) = (store.locker(), store.locker());
         let held = other.mutex("a").lock().await.expect("locked");
-        store.watch_hangs.store(true, Ordering::SeqCst);
+        store.moody.watch_hangs.store(true, Ordering::SeqCst);
+        // One in line subscribes before it asks, where that costs no round trip.
+        let mutex = if watch_first { locker.mutex("a").fair() } else { locker.mutex("a") };
         let before = Instant::now();
-        let answer = locker.mutex("a").lock_within(Duration::from_millis(100)).await;
+        let answer = mutex.lock_within(Duration::from_millis(100)).await;
         assert!(before.elapsed() < Duration::from_millis(200), "answered after {:?}", before.elapsed());
         // Without an answer of the store nobody knows whether it is busy.
         assert_eq!(answer.is_err(), watch_first, "{answer:?}");
@@ -150,30 +115,28 @@ async fn a_subscription_that_hangs_does_not_outlast_the_callers_patience() {
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_left_while_subscribing_asks_for_nothing() {
-    let clock = Clock::for_tests();
-    let store = Arc::new(Moody::new(&clock));
-    let locker = store.locker(&clock);
-    store.watch_hangs.store(true, Ordering::SeqCst);
-    drop(timeout(Duration::from_millis(100), locker.mutex("a").lock()).await);
+    let store = Store::new(Moody::default());
+    let locker = store.locker();
+    store.moody.watch_hangs.store(true, Ordering::SeqCst);
+    drop(timeout(Duration::from_millis(100), locker.mutex("a").fair().lock()).await);
     // Longer than the call timeout, on the paused clock.
     tokio::time::sleep(Duration::from_secs(10)).await;
-    assert_eq!(store.acquired.load(Ordering::SeqCst), 0);
+    assert_eq!(store.moody.acquired.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]
 async fn an_acquisition_that_starts_while_the_locker_closes_leaves_nothing() {
-    // On a runtime of its own that is blocked, so that closing and asking start in an order that is known.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-    let clock = Clock::system();
-    let store = Arc::new(Moody::new(&clock));
+    // Granted, but nobody has been told so when closing begins.
+    let slow = Moody { acquire_takes: Duration::from_millis(50), ..Moody::default() };
+    let store = Arc::new(Store::on(Clock::system(), slow));
     let ran = runtime.spawn({
         let store = Arc::clone(&store);
         async move {
-            let locker = store.locker(&Clock::system());
+            let locker = store.locker();
             let mut lock = Box::pin(locker.mutex("a").lock());
-            // The last task that a worker spawns is the first that it runs: closing overtakes.
-            let spawned = std::future::poll_fn(|cx| std::task::Poll::Ready(lock.as_mut().poll(cx).is_pending())).await;
-            assert!(spawned);
+            let begun = std::future::poll_fn(|cx| std::task::Poll::Ready(lock.as_mut().poll(cx).is_pending())).await;
+            assert!(begun);
             let (closed, locked) = tokio::join!(locker.close(), lock);
             closed.expect("closed");
             assert!(matches!(locked, Err(Error::Closed)));
@@ -183,22 +146,21 @@ async fn an_acquisition_that_starts_while_the_locker_closes_leaves_nothing() {
     runtime.shutdown_background();
     ran.expect("ended").expect("no panic");
     let name = Resource::new("a").expect("a name");
-    let state = store.inspect(Scope::One(&name)).await.expect("inspected").remove(0);
+    let state = store.over.inspect(Scope::One(&name)).await.expect("inspected").remove(0);
     assert!(state.holders.is_empty(), "{state:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_release_in_the_moment_of_a_loss_is_answered() {
-    let clock = Clock::for_tests();
-    let store = Arc::new(Moody::new(&clock));
-    let locker = store.locker(&clock);
-    store.renew_is_gone.store(true, Ordering::SeqCst);
+    let store = Store::new(Moody::default());
+    let locker = store.locker();
+    store.moody.renew_is_gone.store(true, Ordering::SeqCst);
     // Many tries: which of the two the keeper sees first is chance.
     for i in 0..80 {
         let guard = locker.mutex(format!("{i}")).lock().await.expect("locked");
         // Longer than a third of the lease: a renewal is under way.
         tokio::time::sleep(Duration::from_millis(10_500)).await;
-        store.renew_answers.notify_one();
+        store.moody.renew_answers.notify_one();
         for _ in 0..i % 4 {
             tokio::task::yield_now().await;
         }
@@ -236,12 +198,11 @@ async fn an_owner_does_not_enter_the_hold_of_a_locker_that_is_no_more() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unavailable_store_is_not_busy_for_those_behind() {
-    let clock = Clock::for_tests();
-    let store = Arc::new(Moody::new(&clock));
-    let locker = store.locker(&clock);
-    store.acquire_fails.store(true, Ordering::SeqCst);
+    let store = Store::new(Moody::default());
+    let locker = store.locker();
+    store.moody.acquire_fails.store(true, Ordering::SeqCst);
     let first = tokio::spawn(locker.mutex("a").lock());
-    while store.acquired.load(Ordering::SeqCst) == 0 {
+    while store.moody.acquired.load(Ordering::SeqCst) == 0 {
         tokio::task::yield_now().await;
     }
     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -249,7 +210,7 @@ async fn an_unavailable_store_is_not_busy_for_those_behind() {
     assert!(error.is_transient(), "{error}");
     let error = locker.mutex("a").lock_within(Duration::from_millis(10)).await.expect_err("nobody knows that it is busy");
     assert!(error.is_transient(), "{error}");
-    store.acquire_fails.store(false, Ordering::SeqCst);
+    store.moody.acquire_fails.store(false, Ordering::SeqCst);
     let held = first.await.expect("no panic").expect("locked in the end");
     assert!(locker.mutex("a").try_lock().await.expect("known").is_none());
     drop(held);
@@ -259,9 +220,8 @@ const LEASE: Duration = Duration::from_secs(30);
 
 #[tokio::test(start_paused = true)]
 async fn a_renewed_deadline_counts_from_before_the_request_was_sent() {
-    let clock = Clock::for_tests();
-    let store = Arc::new(Moody { renew_takes: Duration::from_secs(2), ..Moody::new(&clock) });
-    let locker = store.locker(&clock);
+    let store = Store::new(Moody { renew_takes: Duration::from_secs(2), ..Moody::default() });
+    let locker = store.locker();
     let guard = locker.mutex("a").lock().await.expect("locked");
     while locker.stats().renewed == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -271,13 +231,12 @@ async fn a_renewed_deadline_counts_from_before_the_request_was_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn a_renewal_that_is_confirmed_after_the_loss_changes_nothing() {
-    let clock = Clock::for_tests();
-    let store = Arc::new(Moody { renew_takes: Duration::from_secs(1), ..Moody::new(&clock) });
-    let locker = store.locker(&clock);
+    let store = Store::new(Moody { renew_takes: Duration::from_secs(1), ..Moody::default() });
+    let locker = store.locker();
     let guard = locker.mutex("a").lock().await.expect("locked");
     // A renewal is under way while the machine sleeps past the old deadline, but not past the new one.
     tokio::time::sleep(Duration::from_millis(10_200)).await;
-    clock.jump(Duration::from_secs(20));
+    store.clock.jump(Duration::from_secs(20));
     assert!(!guard.is_valid());
     for _ in 0..200 {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -288,30 +247,20 @@ async fn a_renewal_that_is_confirmed_after_the_loss_changes_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hold_that_ends_before_the_subscription_stands_is_not_missed() {
-    let clock = Clock::for_tests();
-    let store = Arc::new(Moody { watch_first: false, ..Moody::new(&clock) });
-    let locker = store.locker(&clock);
-    let claim = Claim {
-        resource: Resource::new("a").expect("a name"),
-        owner: OwnerIds::new(ClientId::random().expect("random bits")).next(),
-        mode: Mode::Exclusive,
-        queue: Queue::Never,
-        lease: LEASE,
-        tokens: 1,
-        at_least: None,
-        note: None,
-    };
-    assert!(matches!(store.acquire(&claim).await, Ok(Attempt::Granted { .. })));
-    *store.ends_in_watch.lock().expect("not poisoned") = Some(claim);
+    let store = Store::new(Moody { asks_first: true, ..Moody::default() });
+    let locker = store.locker();
+    let owner = OwnerIds::new(ClientId::random().expect("random bits")).next();
+    let claim = Claim::new(Resource::new("a").expect("a name"), owner, Mode::Exclusive, LEASE);
+    assert!(matches!(store.over.acquire(&claim).await, Ok(Attempt::Granted { .. })));
+    *store.moody.ends_in_watch.lock().expect("not poisoned") = Some((Arc::clone(store.over.inner()), claim));
     let locked = timeout(Duration::from_secs(1), locker.mutex("a").lock()).await;
     drop(locked.expect("long before a poll").expect("locked"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_says_gone_ends_the_hold_at_once() {
-    let clock = Clock::for_tests();
-    let store = Arc::new(Moody::new(&clock));
-    let locker = store.locker(&clock);
+    let store = Store::new(Moody::default());
+    let locker = store.locker();
     let guard = locker.mutex("a").lock().await.expect("locked");
     locker.mutex("a").break_hold().await.expect("asked").expect("it was held");
     let lost = timeout(LEASE / 2, guard.lost()).await.expect("told by the next renewal, long before the deadline");
@@ -320,13 +269,12 @@ async fn a_store_that_says_gone_ends_the_hold_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hold_that_is_gone_is_not_handed_over() {
-    let clock = Clock::for_tests();
-    let store = Arc::new(Moody::new(&clock));
-    let locker = store.locker(&clock);
+    let store = Store::new(Moody::default());
+    let locker = store.locker();
     // Many tries: whether the keeper hears of the release or of the loss first is chance.
     for i in 0..40 {
         let name = format!("{i}");
-        store.renew_is_gone.store(true, Ordering::SeqCst);
+        store.moody.renew_is_gone.store(true, Ordering::SeqCst);
         let first = locker.mutex(&name).lock().await.expect("locked");
         let second = tokio::spawn(locker.mutex(&name).lock());
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -338,14 +286,14 @@ async fn a_hold_that_is_gone_is_not_handed_over() {
         tokio::time::sleep(Duration::from_millis(10_500)).await;
         locker.mutex(&name).break_hold().await.expect("asked").expect("it was held");
         let handed_over = locker.stats().handed_over;
-        store.renew_answers.notify_one();
+        store.moody.renew_answers.notify_one();
         for _ in 0..i % 4 {
             tokio::task::yield_now().await;
         }
         let heard = second.watcher();
         drop(second);
         let third = third.await.expect("no panic").expect("locked");
-        store.renew_is_gone.store(false, Ordering::SeqCst);
+        store.moody.renew_is_gone.store(false, Ordering::SeqCst);
         // Handed over before the answer came, it is told by its own; otherwise it has asked the store itself.
         tokio::time::sleep(Duration::from_millis(100)).await;
         let held = locker.mutex(&name).inspect().await.expect("inspected").holders;
@@ -356,8 +304,7 @@ async fn a_hold_that_is_gone_is_not_handed_over() {
 
 #[tokio::test(start_paused = true)]
 async fn hand_overs_end_with_the_lease_so_that_others_are_not_starved() {
-    let clock = Clock::for_tests();
-    let locker = Arc::new(Moody::new(&clock)).locker(&clock);
+    let locker = Store::new(Moody::default()).locker();
     let first = locker.mutex("a").lock().await.expect("locked");
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..8 {
@@ -382,12 +329,12 @@ async fn hand_overs_end_with_the_lease_so_that_others_are_not_starved() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hold_is_not_handed_to_one_who_asked_for_other_terms() {
-    let clock = Clock::for_tests();
-    let store = Arc::new(Moody::new(&clock));
-    let locker = store.locker(&clock);
-    let mutex = locker.mutex("a");
-    let other = [mutex.clone().lease(LEASE * 2), mutex.clone().lease_fixed(LEASE), mutex.clone().note("other")];
-    for other in other {
+    let store = Store::new(Moody::default());
+    let locker = store.locker();
+    let others: [fn(Mutex) -> Mutex; 3] = [|m| m.lease(LEASE * 2), |m| m.lease_fixed(LEASE), |m| m.note("other")];
+    for (i, other) in others.into_iter().enumerate() {
+        let mutex = locker.mutex(format!("{i}"));
+        let other = other(mutex.clone());
         let first = mutex.lock().await.expect("locked");
         let second = tokio::spawn(mutex.lock());
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -406,19 +353,18 @@ async fn a_hold_is_not_handed_to_one_who_asked_for_other_terms() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_failed_after_a_busy_answer_is_not_reported_as_busy() {
-    let clock = Clock::for_tests();
-    let store = Arc::new(Moody::new(&clock));
-    let (one, other) = (store.locker(&clock), store.locker(&clock));
+    let store = Store::new(Moody::default());
+    let (one, other) = (store.locker(), store.locker());
     let held = other.mutex("a").lock().await.expect("locked");
     let waiter = tokio::spawn(one.mutex("a").lock_within(Duration::from_secs(2)));
     tokio::time::sleep(Duration::from_millis(10)).await;
-    store.acquire_fails.store(true, Ordering::SeqCst);
+    store.moody.acquire_fails.store(true, Ordering::SeqCst);
     drop(held);
     while one.stats().errors == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    store.acquire_hangs.store(true, Ordering::SeqCst);
-    store.acquire_fails.store(false, Ordering::SeqCst);
+    store.moody.acquire_hangs.store(true, Ordering::SeqCst);
+    store.moody.acquire_fails.store(false, Ordering::SeqCst);
     let error = waiter.await.expect("no panic").expect_err("nobody knows whether it is busy");
     assert!(error.is_transient(), "{error}");
 }

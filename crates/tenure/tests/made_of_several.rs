@@ -5,23 +5,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use tenure::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Client, Member, Mode, Released, Renewal, Scope, Server, Standing, State,
-};
+use tenure::backend::{Attempt, Claim, Client, Layer, Layered, Member, Nodes, Opened, Renewal, Retry, Standing};
 use tenure::backends::memory::Memory;
 use tenure::clock::Clock;
 use tenure::signal::{Hub, Signal};
-use tenure::{ClientId, Error, Locker, LostReason, Resource, Result, State as Held, Token};
+use tenure::{ClientId, Locker, LostReason, Result, State as Held};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 const PAUSE: Duration = Duration::from_millis(40);
 
 /// A memory store that says what it is told to say first.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Scripted {
-    inner: Memory,
     /// How often it says that several asked at once.
     collisions: AtomicUsize,
     asked: AtomicUsize,
@@ -34,42 +30,35 @@ impl Scripted {
     fn with(collisions: usize) -> (Arc<Self>, Locker) {
         let clock = Clock::for_tests();
         let client = Client { id: ClientId::random().expect("random bits"), about: "scripted".into() };
-        let store = Arc::new(Self {
-            inner: Memory::new(client, clock.clone()),
-            collisions: AtomicUsize::new(collisions),
-            asked: AtomicUsize::new(0),
-            unknown: Mutex::default(),
-            hub: Hub::default(),
-        });
-        let over = Arc::clone(&store) as Arc<dyn Backend>;
-        let locker = Locker::builder().clock(clock).runtime(Handle::current()).over(over).expect("a locker");
-        (store, locker)
+        let memory = Arc::new(Memory::new(client, clock.clone()));
+        let store = Arc::new(Layered::new(Self { collisions: AtomicUsize::new(collisions), ..Self::default() }, memory));
+        let scripted = Arc::clone(store.layer());
+        let opened = Opened::from(store).with_nodes(Arc::<Self>::clone(&scripted));
+        let locker = Locker::builder().clock(clock).runtime(Handle::current()).over(opened).expect("a locker");
+        (scripted, locker)
     }
 }
 
-#[async_trait]
-impl Backend for Scripted {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
+impl Nodes for Scripted {
+    fn nodes(&self) -> Vec<Member> {
+        vec![Member { name: "one".to_owned(), standing: Standing::Counts, clock_ahead_ms: Some(0) }]
     }
+}
 
-    fn partition(&self, resource: &Resource) -> u32 {
-        self.inner.partition(resource)
-    }
-
-    async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
+impl Layer for Scripted {
+    async fn acquire(&self, claim: &Claim, inner: impl Future<Output = Result<Attempt>> + Send) -> Result<Attempt> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let fewer = |n: usize| n.checked_sub(1);
         if self.collisions.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer).is_ok() {
             // As others do who collided, and give their votes back.
             self.hub.fire(claim.resource.as_str());
-            return Ok(Attempt::Collided { pause: PAUSE });
+            return Ok(Attempt::Busy { retry: Retry::After(PAUSE), holder: None });
         }
-        self.inner.acquire(claim).await
+        inner.await
     }
 
-    async fn renew(&self, claims: &[Claim]) -> Result<Vec<Renewal>> {
-        let mut answers = self.inner.renew(claims).await?;
+    async fn renew(&self, claims: &[Claim], inner: impl Future<Output = Result<Vec<Renewal>>> + Send) -> Result<Vec<Renewal>> {
+        let mut answers = inner.await?;
         let unknown = self.unknown.lock().expect("not poisoned");
         for (answer, _) in answers.iter_mut().zip(claims).filter(|(_, claim)| unknown.contains(&claim.resource.as_str())) {
             *answer = Renewal::Unknown(tenure::Fault::Timeout);
@@ -77,40 +66,8 @@ impl Backend for Scripted {
         Ok(answers)
     }
 
-    async fn release(&self, claim: &Claim) -> Result<Released> {
-        self.inner.release(claim).await
-    }
-
-    async fn watch(&self, claim: &Claim) -> Result<Signal> {
+    async fn watch(&self, claim: &Claim, _: impl Future<Output = Result<Signal>> + Send) -> Result<Signal> {
         Ok(self.hub.listen(claim.resource.as_str()).0)
-    }
-
-    async fn inspect(&self, scope: Scope<'_>) -> Result<Vec<State>> {
-        self.inner.inspect(scope).await
-    }
-
-    async fn break_hold(&self, resource: &Resource, at_least: Option<Token>) -> Result<Option<Broken>> {
-        self.inner.break_hold(resource, at_least).await
-    }
-
-    async fn introduce(&self, longest: Duration) -> Result<Server> {
-        self.inner.introduce(longest).await
-    }
-
-    fn session(&self) -> u64 {
-        self.inner.session()
-    }
-
-    fn members(&self) -> Vec<Member> {
-        vec![Member { name: "one".to_owned(), standing: Standing::Counts, clock_ahead_ms: Some(0) }]
-    }
-
-    fn refusal(&self, mode: Mode) -> Error {
-        self.inner.refusal(mode)
-    }
-
-    async fn close(&self) -> Result<()> {
-        self.inner.close().await
     }
 }
 

@@ -11,7 +11,7 @@ mod redis_cases {
     pub(crate) mod golden_permits;
     pub(crate) mod golden_rw;
     pub(crate) mod hostile;
-    pub(crate) mod introduce;
+    pub(crate) mod identify;
     pub(crate) mod java;
     pub(crate) mod layout;
     pub(crate) mod names;
@@ -33,7 +33,7 @@ use redis_cases::golden_fair::*;
 use redis_cases::golden_permits::*;
 use redis_cases::golden_rw::*;
 use redis_cases::hostile::*;
-use redis_cases::introduce::*;
+use redis_cases::identify::*;
 use redis_cases::layout::*;
 use redis_cases::names::*;
 use redis_cases::outages::*;
@@ -48,7 +48,7 @@ use redis_cases::turns::*;
 fn main() {
     support::run(tests! {
         Redis:
-            an_introduction_is_forgotten_after_twice_the_longest_lease
+            an_identification_is_forgotten_after_twice_the_longest_lease
             a_lease_that_nobody_comes_with_any_more_is_forgotten
             very_many_leases_are_told_as_longer_ones
             a_replica_says_so_and_writes_nothing

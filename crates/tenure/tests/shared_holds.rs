@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::backend::{Backend, Client, Mode};
+use tenure::backend::{Client, Mode, Opened};
 use tenure::backends::faulty::{Faulty, Plan};
 use tenure::backends::memory::Memory;
 use tenure::clock::Clock;
@@ -22,9 +22,9 @@ fn two(clock: &Clock, delay: Duration) -> (Locker, Locker) {
     let client = || Client { id: ClientId::random().expect("random bits"), about: "two".into() };
     let store = Memory::new(client(), clock.clone());
     let other = store.client(client());
-    let late = Faulty::new(Arc::new(store), Plan { delay_every: 1, delay, ..Plan::default() });
-    let over = |backend: Arc<dyn Backend>| Locker::builder().clock(clock.clone()).runtime(Handle::current()).over(backend);
-    (over(Arc::new(late)).expect("a locker"), over(Arc::new(other)).expect("a locker"))
+    let late = Faulty::over(Arc::new(store), Plan { delay_every: 1, delay, ..Plan::default() });
+    let over = |store: Opened| Locker::builder().clock(clock.clone()).runtime(Handle::current()).over(store).expect("a locker");
+    (over(Arc::new(late).into()), over(Arc::new(other).into()))
 }
 
 /// Waits until so many acquisitions are under way.

@@ -9,4 +9,5 @@ mod sqlite_cases {
     mod files;
     mod lines;
     mod locks;
+    mod since;
 }

@@ -4,21 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use tenure::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Client, Member, Mode, Released, Renewal, Scope, Server, State,
-};
+use tenure::backend::{Attempt, Capabilities, Claim, Client, Layer, Layered, Renewal};
 use tenure::backends::memory::Memory;
 use tenure::clock::Clock;
 use tenure::signal::{Hub, Signal};
-use tenure::{ClientId, Error, Fault, Locker, LostReason, Resource, Result, State as Held, Token};
+use tenure::{ClientId, Error, Fault, Locker, LostReason, Resource, Result, State as Held};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 /// A memory store in which each first letter of a name is a part of its own. Part `b` renews nothing.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Parted {
-    inner: Memory,
     fails_over: bool,
     down: AtomicBool,
     hub: Hub,
@@ -28,73 +24,44 @@ impl Parted {
     fn new(fails_over: bool) -> (Arc<Self>, Locker) {
         let clock = Clock::for_tests();
         let client = Client { id: ClientId::random().expect("random bits"), about: "parted".into() };
-        let inner = Memory::new(client, clock.clone());
-        let store = Arc::new(Self { inner, fails_over, down: AtomicBool::new(false), hub: Hub::default() });
-        let locker = Locker::builder().clock(clock).runtime(Handle::current()).over(Arc::clone(&store) as Arc<dyn Backend>);
-        (store, locker.expect("a locker"))
+        let memory = Arc::new(Memory::new(client, clock.clone()));
+        let store = Arc::new(Layered::new(Self { fails_over, ..Self::default() }, memory));
+        let parted = Arc::clone(store.layer());
+        (parted, Locker::builder().clock(clock).runtime(Handle::current()).over(store).expect("a locker"))
     }
 }
 
-#[async_trait]
-impl Backend for Parted {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { fails_over: self.fails_over, ..self.inner.capabilities() }
+fn part_of(name: &Resource) -> u32 {
+    u32::from(name.as_str().as_bytes()[0])
+}
+
+impl Layer for Parted {
+    fn capabilities(&self, inner: &Capabilities) -> Capabilities {
+        Capabilities { fails_over: self.fails_over, ..inner.clone() }
     }
 
-    fn partition(&self, resource: &Resource) -> u32 {
-        u32::from(resource.as_str().as_bytes()[0])
+    fn partition(&self, name: &Resource, _: u32) -> u32 {
+        part_of(name)
     }
 
-    async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
+    async fn acquire(&self, _: &Claim, inner: impl Future<Output = Result<Attempt>> + Send) -> Result<Attempt> {
         if self.down.load(Ordering::SeqCst) {
             return Err(Error::unavailable("parted", "acquiring", Fault::Connection, "down"));
         }
-        self.inner.acquire(claim).await
+        inner.await
     }
 
-    async fn renew(&self, claims: &[Claim]) -> Result<Vec<Renewal>> {
-        let part = self.partition(&claims[0].resource);
-        assert!(claims.iter().all(|claim| self.partition(&claim.resource) == part), "a call for each part");
+    async fn renew(&self, claims: &[Claim], inner: impl Future<Output = Result<Vec<Renewal>>> + Send) -> Result<Vec<Renewal>> {
+        let part = part_of(&claims[0].resource);
+        assert!(claims.iter().all(|claim| part_of(&claim.resource) == part), "a call for each part");
         if part == u32::from(b'b') {
             std::future::pending::<()>().await;
         }
-        self.inner.renew(claims).await
+        inner.await
     }
 
-    async fn release(&self, claim: &Claim) -> Result<Released> {
-        self.inner.release(claim).await
-    }
-
-    async fn watch(&self, claim: &Claim) -> Result<Signal> {
+    async fn watch(&self, claim: &Claim, _: impl Future<Output = Result<Signal>> + Send) -> Result<Signal> {
         Ok(self.hub.listen(claim.resource.as_str()).0)
-    }
-
-    async fn inspect(&self, scope: Scope<'_>) -> Result<Vec<State>> {
-        self.inner.inspect(scope).await
-    }
-
-    async fn break_hold(&self, resource: &Resource, at_least: Option<Token>) -> Result<Option<Broken>> {
-        self.inner.break_hold(resource, at_least).await
-    }
-
-    async fn introduce(&self, longest: Duration) -> Result<Server> {
-        self.inner.introduce(longest).await
-    }
-
-    fn session(&self) -> u64 {
-        self.inner.session()
-    }
-
-    fn members(&self) -> Vec<Member> {
-        self.inner.members()
-    }
-
-    fn refusal(&self, mode: Mode) -> Error {
-        self.inner.refusal(mode)
-    }
-
-    async fn close(&self) -> Result<()> {
-        self.inner.close().await
     }
 }
 

@@ -9,7 +9,7 @@ pub(crate) mod resize;
 pub(crate) mod run;
 pub(crate) mod who;
 
-use tenure::backend::Claim;
+use tenure::backend::Leases;
 use tenure::{Builder, Locker};
 
 use crate::exit::Failure;
@@ -22,7 +22,7 @@ async fn look(store: &Store) -> tenure::Result<Locker> {
 }
 
 fn looker() -> Builder {
-    Locker::builder().lease(Claim::MIN_LEASE)
+    Locker::builder().lease(Leases::ANY.shortest)
 }
 
 /// Ends a command that only asked: what it has learned matters more than how the connection closes.

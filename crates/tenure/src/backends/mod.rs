@@ -1,4 +1,4 @@
-//! The stores, and decorators that are stores themselves.
+//! The stores, and layers that make one of another.
 
 #[cfg(feature = "conformance")]
 pub mod faulty;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::shared::two;
 use super::{Peer, Subject, sure};
-use crate::backend::{Attempt, Claim, Mode, Queue};
+use crate::backend::{Attempt, Claim, Mode, Queue, Retry};
 use crate::name::Resource;
 
 async fn done(peer: &Peer, claim: &Claim) -> u64 {
@@ -96,11 +96,11 @@ pub(super) async fn the_dead_in_line_end_with_one_waiters_lease(s: Subject) {
     let lease = alive.place_lease();
     let start = tokio::time::Instant::now();
     let mut asked = 0;
-    while let Attempt::Busy { poll_within, .. } = one.ask(&alive).await {
+    while let Attempt::Busy { retry: Retry::OnSignal { within }, .. } = one.ask(&alive).await {
         asked += 1;
         assert!(start.elapsed() < lease * 5, "twenty dead cost no more than one");
-        assert!(poll_within >= Duration::from_millis(1), "no spinning");
-        tokio::time::sleep(poll_within).await;
+        assert!(within >= Duration::from_millis(1), "no spinning");
+        tokio::time::sleep(within).await;
     }
     assert!(asked < 20, "asked {asked} times");
 }

@@ -31,7 +31,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::runtime::{Builder, Handle};
 
-use crate::backend::{Attempt, Backend, Claim, Client, Mode, Queue, Scope, State};
+use crate::backend::{Attempt, Backend, Claim, Client, Mode, Opened, Queue, Retry, Scope, State, Voter};
 use crate::backends::faulty::{Faulty, Plan};
 use crate::backends::memory::Memory;
 use crate::backends::quorum::{Quorum, Settings};
@@ -41,7 +41,7 @@ use crate::error::{Error, Result};
 use crate::locker::Locker;
 use crate::name::{ClientId, OwnerIds, Resource, Token};
 
-type Make = dyn Fn(Client) -> BoxFuture<'static, Result<Arc<dyn Backend>>> + Send + Sync;
+type Make = dyn Fn(Client) -> BoxFuture<'static, Result<Opened>> + Send + Sync;
 
 /// A store under test.
 #[derive(Clone)]
@@ -67,6 +67,7 @@ impl fmt::Debug for Subject {
 /// One client of the store under test, below the engine.
 pub(crate) struct Peer {
     pub(crate) backend: Arc<dyn Backend>,
+    opened: Opened,
     pub(crate) owners: OwnerIds,
     lease: Duration,
 }
@@ -139,7 +140,7 @@ properties! {
         a_hold_that_goes_on_is_raised_to_a_larger_token
         raising_one_of_many_takes_no_token_back
         a_break_raises_the_fence_also_where_nobody_holds
-        an_introduction_tells_who_answers;
+        an_identification_tells_who_answers;
     holds:
         a_lock_is_kept_alive_past_its_lease
         a_fixed_lease_ends_and_says_so
@@ -214,13 +215,18 @@ properties! {
 }
 
 impl Subject {
-    /// A store of your own. `make` connects a new client to one and the same store each time.
-    pub fn new<F, Fut>(lease: Duration, make: F) -> Self
+    /// A store of your own. `make` connects a new client to one and the same store each time: an `Arc<dyn Backend>`, or an
+    /// [`Opened`] that says whether it can be a node of a quorum. Then that is tested too.
+    pub fn new<F, Fut, O>(lease: Duration, make: F) -> Self
     where
         F: Fn(Client) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Arc<dyn Backend>>> + Send + 'static,
+        Fut: Future<Output = Result<O>> + Send + 'static,
+        O: Into<Opened>,
     {
-        let make: Arc<Make> = Arc::new(move |client| Box::pin(make(client)));
+        let make: Arc<Make> = Arc::new(move |client| {
+            let opened = make(client);
+            Box::pin(async move { Ok(opened.await?.into()) })
+        });
         Self { make, clock: Clock::system(), runtime: None, lease, plan: None, prefix: String::new(), taken: 0 }
     }
 
@@ -232,15 +238,8 @@ impl Subject {
         let subject = Self::new(lease, move |client| {
             let url = url.clone();
             let (timeout, drift) = (Duration::from_secs(10), Drift::DEFAULT);
-            let context = connect::Context {
-                client,
-                clock: Clock::system(),
-                timeout,
-                lease,
-                drift,
-                prefix: String::new(),
-                lifeline: crate::lifeline::Lifeline::default(),
-            };
+            let (clock, prefix) = (Clock::system(), String::new());
+            let context = connect::Context { client, clock, timeout, lease, drift, prefix };
             async move {
                 // Connections and pipes belong to the runtime that made them: the one that lockers use.
                 let open = async move { connect::open(connect::parse(&url)?, context).await };
@@ -258,7 +257,7 @@ impl Subject {
         let store = Arc::new(Memory::new(about, clock.clone()));
         let make = move |client| {
             let store = Arc::clone(&store);
-            async move { Ok(Arc::new(store.client(client)) as Arc<dyn Backend>) }
+            async move { Ok(Arc::new(store.client(client))) }
         };
         Self { clock, runtime: Some(Handle::current()), ..Self::new(Duration::from_secs(30), make) }
     }
@@ -272,20 +271,17 @@ impl Subject {
         let settings = Settings { clock: clock.clone(), ..Settings::default() };
         let make = move |client: Client| {
             let node = |(i, store): (usize, &Memory)| {
-                let backend: Arc<dyn Backend> = Arc::new(store.client(client.clone()));
+                let store: Arc<dyn Voter> = Arc::new(store.client(client.clone()));
                 // Each at another rate: counted faults of several at the same rate could fall on the same question for ever.
                 let own = |plan: Plan| {
                     let slower = |every: u64| if every == 0 { 0 } else { every + i as u64 };
                     Plan { lose_reply: slower(plan.lose_reply), lose_request: slower(plan.lose_request), ..plan }
                 };
-                let backend = plan.map_or(Arc::clone(&backend), |plan| Arc::new(Faulty::new(backend, own(plan))));
-                (format!("memory {i}"), backend)
+                let store = plan.map_or(Arc::clone(&store), |plan| Arc::new(Faulty::over(store, own(plan))));
+                (format!("memory {i}"), store)
             };
             let (nodes, settings) = (stores.iter().enumerate().map(node).collect(), settings.clone());
-            async move {
-                let quorum = sure_or_refused(|| Quorum::new(Vec::clone(&nodes), settings.clone())).await?;
-                Ok(Arc::new(quorum) as Arc<dyn Backend>)
-            }
+            async move { sure_or_refused(|| Quorum::new(Vec::clone(&nodes), settings.clone())).await.map(Arc::new) }
         };
         Self { clock, runtime: Some(Handle::current()), ..Self::new(Duration::from_secs(30), make) }
     }
@@ -330,12 +326,12 @@ impl Subject {
     pub(crate) async fn peer_with(&self, plan: Option<Plan>) -> Peer {
         let id = ClientId::random().expect("random bits");
         let client = Client { id, about: format!("about {id}").into() };
-        let backend = (self.make)(client).await.expect("connected");
-        let backend = match plan {
-            Some(plan) => Arc::new(Faulty::new(backend, plan)),
-            None => backend,
+        let opened = (self.make)(client).await.expect("connected");
+        let opened = match plan {
+            Some(plan) => opened.layered(Faulty::new(plan)),
+            None => opened,
         };
-        Peer { backend, owners: OwnerIds::new(id), lease: self.lease }
+        Peer { backend: Arc::clone(opened.backend()), opened, owners: OwnerIds::new(id), lease: self.lease }
     }
 
     pub(crate) async fn locker(&self) -> Locker {
@@ -349,7 +345,7 @@ impl Subject {
         if let Some(runtime) = &self.runtime {
             builder = builder.runtime(runtime.clone());
         }
-        builder.over_as(peer.backend, peer.owners.client()).expect("a locker")
+        builder.over_as(peer.opened, peer.owners.client()).expect("a locker")
     }
 
     /// Waits until something is true. Panics after a long time.
@@ -364,16 +360,13 @@ impl Subject {
 
 impl Peer {
     pub(crate) fn claim(&self, resource: &Resource) -> Claim {
-        Claim {
-            resource: resource.clone(),
-            owner: self.owners.next(),
-            mode: Mode::Exclusive,
-            queue: Queue::Allowed,
-            lease: self.lease,
-            tokens: 1,
-            at_least: None,
-            note: None,
-        }
+        let claim = Claim::new(resource.clone(), self.owners.next(), Mode::Exclusive, self.lease);
+        Claim { queue: Queue::Allowed, ..claim }
+    }
+
+    /// The store as a quorum asks it, if it can be a node of one.
+    pub(crate) fn voter(&self) -> Option<&dyn Voter> {
+        self.opened.voter().map(|voter| &**voter)
     }
 
     pub(crate) fn wants(&self, resource: &Resource, mode: Mode) -> Claim {
@@ -394,7 +387,8 @@ impl Peer {
 
     pub(crate) async fn busy(&self, claim: &Claim) {
         let answer = self.ask(claim).await;
-        assert!(matches!(answer, Attempt::Busy { .. }), "{claim:?} was answered {answer:?}");
+        let is_busy = matches!(answer, Attempt::Busy { retry: Retry::OnSignal { .. }, .. });
+        assert!(is_busy, "{claim:?} was answered {answer:?}");
     }
 
     pub(crate) async fn release(&self, claim: &Claim) {

@@ -133,7 +133,7 @@ pub(super) async fn a_downgrade_is_never_granted_anew(s: Subject) {
     one.busy(&downgrade).await;
     one.granted(&write).await;
     let peer = s.peer_with(None).await;
-    sure(|| peer.backend.break_hold(&name, None)).await.expect("it was held");
+    sure(|| peer.backend.break_hold(&name)).await.expect("it was held");
     // Free, or read by others: somebody may have written since.
     one.busy(&downgrade).await;
     other.granted(&other.wants(&name, READ)).await;
@@ -160,7 +160,7 @@ pub(super) async fn a_break_ends_all_readers(s: Subject) {
     one.granted(&first).await;
     let token = other.granted(&second).await;
     let peer = s.peer_with(None).await;
-    let broken = sure(|| peer.backend.break_hold(&name, None)).await.expect("it was held");
+    let broken = sure(|| peer.backend.break_hold(&name)).await.expect("it was held");
     assert_eq!(broken.holders.len(), 2);
     assert!(broken.holders.iter().all(|h| h.mode == READ) && broken.fence > token, "{broken:?}");
     assert_eq!(renew(&one, &[first]).await, [false]);
@@ -257,7 +257,7 @@ pub(super) async fn a_break_takes_all_permits_back(s: Subject) {
     one.granted(&first).await;
     other.granted(&second).await;
     let peer = s.peer_with(None).await;
-    let broken = sure(|| peer.backend.break_hold(&name, None)).await.expect("some were held");
+    let broken = sure(|| peer.backend.break_hold(&name)).await.expect("some were held");
     assert_eq!(broken.holders.len(), 2);
     assert_eq!(renew(&one, &[first]).await, [false]);
     assert_eq!(renew(&other, &[second]).await, [false]);

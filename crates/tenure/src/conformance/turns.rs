@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::shared::two;
 use super::waking::{Waiter, busy};
 use super::{Peer, Subject};
-use crate::backend::{Attempt, Claim, Mode, Queue};
+use crate::backend::{Attempt, Claim, Mode, Queue, Retry};
 use crate::backends::faulty::Plan;
 use crate::backends::verdict::GRACE;
 use crate::name::{Resource, Token};
@@ -30,8 +30,8 @@ async fn granted(peer: &Peer, claim: &Claim) -> Token {
     for _ in 0..50 {
         match peer.ask(claim).await {
             Attempt::Granted { token, .. } => return token,
-            Attempt::Collided { pause } => tokio::time::sleep(pause).await,
-            Attempt::Busy { .. } if !peer.backend.members().is_empty() => tokio::time::sleep(ROUNDING).await,
+            Attempt::Busy { retry: Retry::After(pause), .. } => tokio::time::sleep(pause).await,
+            Attempt::Busy { .. } if peer.backend.capabilities().nodes > 1 => tokio::time::sleep(ROUNDING).await,
             other => panic!("{claim:?} was answered {other:?}"),
         }
     }
@@ -42,11 +42,11 @@ async fn granted(peer: &Peer, claim: &Claim) -> Token {
 async fn refused(peer: &Peer, claim: &Claim) -> bool {
     let asked = Instant::now();
     match peer.ask(claim).await {
-        Attempt::Busy { poll_within, .. } => {
-            assert!(poll_within <= GRACE + ROUNDING, "nobody will tell it, and it is told to wait for {poll_within:?}");
+        Attempt::Busy { retry: Retry::OnSignal { within }, .. } => {
+            assert!(within <= GRACE + ROUNDING, "nobody will tell it, and it is told to wait for {within:?}");
             true
         }
-        Attempt::Collided { .. } => true,
+        Attempt::Busy { retry: Retry::After(_), .. } => true,
         other => {
             let took = asked.elapsed();
             assert!(took + ROUNDING >= GRACE, "{claim:?} was answered {other:?} after {took:?}");
@@ -61,8 +61,7 @@ async fn polls(peer: &Peer, claim: &Claim) -> Duration {
     loop {
         let pause = match peer.ask(claim).await {
             Attempt::Granted { .. } => return start.elapsed(),
-            Attempt::Busy { poll_within, .. } => poll_within,
-            Attempt::Collided { pause } => pause,
+            Attempt::Busy { retry: Retry::OnSignal { within: pause } | Retry::After(pause), .. } => pause,
             other @ Attempt::Done { .. } => panic!("{claim:?} was answered {other:?}"),
         };
         tokio::time::sleep(pause).await;

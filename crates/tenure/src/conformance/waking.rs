@@ -4,15 +4,15 @@
 use super::claims::renew;
 use super::shared::two;
 use super::{Peer, Subject, sure};
-use crate::backend::{Attempt, Claim, Mode};
+use crate::backend::{Attempt, Claim, Mode, Retry};
 use crate::signal::Signal;
 
 /// Asks until it is told "busy": one of several stores may take a while to see that nobody can have it.
 pub(super) async fn busy(peer: &Peer, claim: &Claim) {
     for _ in 0..50 {
         match peer.ask(claim).await {
-            Attempt::Busy { .. } => return,
-            Attempt::Collided { pause } => tokio::time::sleep(pause).await,
+            Attempt::Busy { retry: Retry::OnSignal { .. }, .. } => return,
+            Attempt::Busy { retry: Retry::After(pause), .. } => tokio::time::sleep(pause).await,
             other => panic!("{claim:?} was answered {other:?}"),
         }
     }
@@ -68,7 +68,7 @@ async fn woken_by_a_break(s: &Subject, hold: Mode, wait: Mode) {
     let mut waiter = Waiter::new(s, &one, long(s, one.wants(&name, wait))).await;
     assert_eq!(renew(&one, &[held]).await, [true]);
     waiter.settle().await;
-    sure(|| other.backend.break_hold(&name, None)).await;
+    sure(|| other.backend.break_hold(&name)).await;
     waiter.hears("a break after a renewal").await;
 }
 

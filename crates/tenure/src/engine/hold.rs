@@ -235,22 +235,14 @@ impl Hold {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::{Mode, Queue};
+    use crate::backend::Mode;
     use crate::name::{ClientId, OwnerIds, Resource};
 
     const LEASE: Duration = Duration::from_secs(30);
 
     fn hold(clock: &Clock) -> Hold {
-        let claim = Claim {
-            resource: Resource::new("a").expect("a name"),
-            owner: OwnerIds::new(ClientId::random().expect("random bits")).next(),
-            mode: Mode::Exclusive,
-            queue: Queue::Never,
-            lease: LEASE,
-            tokens: 1,
-            at_least: None,
-            note: None,
-        };
+        let owner = OwnerIds::new(ClientId::random().expect("random bits")).next();
+        let claim = Claim::new(Resource::new("a").expect("a name"), owner, Mode::Exclusive, LEASE);
         let terms = Terms { lease: LEASE, fixed: false, max_hold: None, note: None };
         let now = clock.now();
         Hold::new(claim, Token::new(1), terms, clock.clone(), now, now.after(LEASE))

@@ -31,7 +31,7 @@ use self::driven::{Desk, Driven};
 use self::keeper::{Keeper, UnderWay};
 use self::turnstile::Turnstile;
 use crate::audit;
-use crate::backend::{Backend, Broken, Capabilities, Claim, Client, Mode, Queue, Scope, State};
+use crate::backend::{Backend, Broken, Capabilities, Claim, Client, Mode, Nodes, Scope, State};
 use crate::clock::{Clock, Drift};
 use crate::error::{Error, Result};
 use crate::lifeline::Lifeline;
@@ -81,6 +81,8 @@ pub(crate) struct Engine {
     /// What this client says of itself.
     pub(crate) about: Arc<str>,
     pub(crate) lifeline: Lifeline,
+    /// Of a store that is made of several.
+    pub(crate) nodes: Option<Arc<dyn Nodes>>,
 }
 
 /// Counts an acquisition under way, so that closing can wait for it.
@@ -147,6 +149,7 @@ impl Engine {
             label: None,
             about: Arc::from(""),
             lifeline: Lifeline::default(),
+            nodes: None,
         }
     }
 
@@ -228,8 +231,7 @@ impl Engine {
 
     /// Fires when a look at this name may show something new.
     pub(crate) async fn watch(&self, resource: Resource, mode: Mode) -> Result<Signal> {
-        let (owner, queue, lease) = (self.owners.next(), Queue::Never, self.lease);
-        let claim = Claim { resource, owner, mode, queue, lease, tokens: 1, at_least: None, note: None };
+        let claim = Claim::new(resource, self.owners.next(), mode, self.lease);
         self.call("subscribing", self.settings.timeout, |b| async move { b.watch(&claim).await }).await
     }
 
@@ -242,7 +244,7 @@ impl Engine {
         // Who asks may go, but what was done is told.
         let work = |desk: Desk<Result<Option<Broken>>>| async move {
             let Settings { backend, timeout, .. } = &engine.settings;
-            let broken = bounded(*timeout, &**backend, "breaking", backend.break_hold(&resource, None)).await;
+            let broken = bounded(*timeout, &**backend, "breaking", backend.break_hold(&resource)).await;
             let by = Client { id: engine.owners.client(), about: Arc::clone(&engine.about) };
             audit::break_hold(&by, &resource, &broken);
             drop(desk.answer(broken));

@@ -161,9 +161,7 @@ impl Wanted {
         if core.is_closed() {
             return Err(Error::Closed);
         }
-        if !core.capabilities.modes.carry(mode) {
-            return Err(core.settings.backend.refusal(mode));
-        }
+        core.capabilities.refuse(mode)?;
         let resource = self.resource.clone()?;
         let drift = core.settings.drift.allowance(self.lease);
         if drift >= self.lease {
@@ -171,7 +169,8 @@ impl Wanted {
             return Err(Error::config(asked, format!("is over before it begins, less {drift:?} for drift"), "a longer lease"));
         }
         let note = self.note.as_deref().map(Claim::check_note).transpose()?;
-        let terms = Terms { lease: Claim::check_lease(self.lease)?, fixed: self.fixed, max_hold: self.max_hold, note };
+        let lease = core.capabilities.leases.fit(self.lease)?;
+        let terms = Terms { lease, fixed: self.fixed, max_hold: self.max_hold, note };
         Ok(Request { resource, mode, terms, patience, alone: self.alone, instead_of: None })
     }
 }

@@ -194,7 +194,7 @@ pub(crate) fn all_are_asked_for_at_once() {
         let clock = Clock::for_tests();
         let memory = Memory::new(Client { id: ClientId::random().expect("random bits"), about: "".into() }, clock.clone());
         let call = Duration::from_secs(1);
-        let slow = Faulty::new(Arc::new(memory), Plan { delay_every: 1, delay: call, ..Plan::default() });
+        let slow = Faulty::over(Arc::new(memory), Plan { delay_every: 1, delay: call, ..Plan::default() });
         let locker = Locker::builder().clock(clock).runtime(Handle::current()).over(Arc::new(slow)).expect("a locker");
         let before = tokio::time::Instant::now();
         let guard = locker.multi((0..50).map(|n| n.to_string())).lock().await.expect("locked");

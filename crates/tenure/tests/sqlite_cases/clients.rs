@@ -91,7 +91,7 @@ impl Stranger {
     }
 
     pub(crate) fn holds_until(&self, name: &str, kind: i64, take: i64, until: i64) {
-        let sql = "INSERT INTO holds VALUES (?1, ?2 || ':1', ?3, ?4, ?2, ?5, ?6, 1, 1, NULL)";
+        let sql = "INSERT INTO holds VALUES (?1, ?2 || ':1', ?3, ?4, ?2, ?5, ?6, 1, 1, NULL, NULL)";
         let params = rusqlite::params![name.as_bytes(), self.id, kind, take, self.boot, until];
         self.file().execute(sql, params).unwrap();
     }

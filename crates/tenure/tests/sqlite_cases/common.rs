@@ -73,7 +73,7 @@ pub(crate) fn boot() -> String {
 
 /// A hold for a century of whoever is written there.
 pub(crate) fn add_hold(file: &rusqlite::Connection, name: &str, client: &str) {
-    let sql = "INSERT INTO holds VALUES (?1, 'x:1', 0, 0, ?2, ?3, ?4, 1, 1, NULL)";
+    let sql = "INSERT INTO holds VALUES (?1, 'x:1', 0, 0, ?2, ?3, ?4, 1, 1, NULL, NULL)";
     file.execute(sql, rusqlite::params![name.as_bytes(), client, boot(), i64::MAX / 2]).expect("held");
 }
 

@@ -36,7 +36,7 @@ async fn what_dead_clients_left_is_swept_at_connect() {
     }
     let file = rusqlite::Connection::open(dir.path().join("locks.db")).unwrap();
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    let sql = "INSERT INTO holds VALUES (?1, 'x:1', 0, 0, ?2, ?3, ?4, 1, 1, NULL)";
+    let sql = "INSERT INTO holds VALUES (?1, 'x:1', 0, 0, ?2, ?3, ?4, 1, 1, NULL, NULL)";
     for (name, client, boot) in [(b"dead".as_slice(), dead, boot.trim()), (b"other boot", "closed", "another")] {
         file.execute(sql, rusqlite::params![name, client, boot, i64::MAX]).unwrap();
     }
@@ -56,7 +56,7 @@ async fn a_holder_that_is_dead_does_not_block_and_its_lease_does_not_count() {
     let file = rusqlite::Connection::open(dir.path().join("locks.db")).unwrap();
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     for name in [b"x", b"y"] {
-        let sql = "INSERT INTO holds VALUES (?1, 'x:1', 0, 0, ?2, ?3, ?4, 1, 1, NULL)";
+        let sql = "INSERT INTO holds VALUES (?1, 'x:1', 0, 0, ?2, ?3, ?4, 1, 1, NULL, NULL)";
         file.execute(sql, rusqlite::params![name.as_slice(), dead, boot.trim(), i64::MAX]).unwrap();
     }
     assert!(locker.list("").await.unwrap().is_empty());

@@ -71,7 +71,7 @@ async fn filled(dir: &TempDir, holds: u32) -> rusqlite::Connection {
     file.busy_timeout(LIMIT).unwrap();
     file.execute(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
-         INSERT INTO holds SELECT CAST('n' || i AS BLOB), owner, kind, take, client, boot, until + 600000000000, token, last, note
+         INSERT INTO holds SELECT CAST('n' || i AS BLOB), owner, kind, take, client, boot, until + 600000000000, token, last, note, since
          FROM holds, n",
         [holds],
     )

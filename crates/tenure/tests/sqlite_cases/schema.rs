@@ -18,7 +18,7 @@ fn made(prepare: impl FnOnce(&Connection)) -> tempfile::TempDir {
     block_on(async { client(&dir).await.close().await }).expect("closed");
     let file = rows(&dir);
     // One that has run out, which the next client sweeps.
-    file.execute("INSERT INTO holds VALUES (?1, 'x:1', 0, 0, 'x', 'another boot', 1, 1, 1, NULL)", [b"old"]).expect("held");
+    file.execute("INSERT INTO holds VALUES (?1, 'x:1', 0, 0, 'x', 'another boot', 1, 1, 1, NULL, NULL)", [b"old"]).expect("held");
     prepare(&file);
     file.close().expect("closed");
     dir

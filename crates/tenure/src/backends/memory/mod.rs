@@ -12,8 +12,8 @@ use futures_util::future::BoxFuture;
 
 use self::slot::{Hold, Slot, Wake};
 use crate::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Client, Holder, InUse, Member, Mode, Modes, Permits, Reach, Released, Renewal,
-    Safety, Scope, Server, State, Survival,
+    Attempt, Backend, Broken, Capabilities, Claim, Client, Holder, InUse, Leases, Mode, Modes, Opened, Permits, Reach, Released,
+    Renewal, Safety, Scope, Server, State, Survival, Voter,
 };
 use crate::clock::{Clock, Instant};
 use crate::connect::{Address, Context};
@@ -22,6 +22,26 @@ use crate::name::{OwnerId, Resource, Token};
 use crate::signal::{Hub, Signal};
 
 const NAME: &str = "memory";
+static CAPABILITIES: Capabilities = Capabilities {
+    backend: NAME,
+    reach: Reach::Process,
+    nodes: 1,
+    modes: Modes::ALL,
+    leases: Leases::ANY,
+    batch: 256,
+    token_blocks: true,
+    queues: true,
+    watch_first: true,
+    fails_over: false,
+    pushes_losses: false,
+    safety: Safety {
+        holder_pause: Survival::FenceOnly,
+        store_restart: Survival::Together,
+        power_loss: Survival::Together,
+        failover: Survival::Together,
+        clock_jump: Survival::Lock,
+    },
+};
 
 /// Locks among the tasks and threads of one process. Clients made with [`Memory::client`] share one store.
 #[derive(Debug)]
@@ -78,7 +98,7 @@ impl Memory {
             permits: slot.permits.map(|of| Permits { of: of.into(), free: slot.free() }),
             count: slot.count,
             fence: slot.fence,
-            verdicts: Vec::new(),
+            nodes: Vec::new(),
         }
     }
 
@@ -95,6 +115,37 @@ impl Memory {
         }
     }
 
+    fn ask(&self, claim: &Claim, at_least: Option<Token>) -> Result<Attempt> {
+        let now = self.store.clock.now();
+        let mut slots = self.slots();
+        let (attempt, wake) = slots.entry(claim.resource.clone()).or_default().acquire(claim, at_least, now)?;
+        self.wake(wake, &claim.resource, slots);
+        Ok(attempt)
+    }
+
+    fn break_all(&self, resource: &Resource, at_least: Option<Token>) -> Result<Option<Broken>> {
+        let now = self.store.clock.now();
+        let mut slots = self.slots();
+        let slot = match at_least {
+            Some(_) => slots.entry(resource.clone()).or_default(),
+            None => match slots.get_mut(resource) {
+                Some(slot) => slot,
+                None => return Ok(None),
+            },
+        };
+        slot.expire(now);
+        if slot.holds.is_empty() && at_least.is_none() {
+            return Ok(None);
+        }
+        let (fence, _) = slot.next_tokens(1, at_least)?;
+        if slot.holds.is_empty() {
+            return Ok(None);
+        }
+        let holders = slot.holds.drain(..).map(|hold| self.holder(&hold, now)).collect();
+        self.wake(Wake::Next, resource, slots);
+        Ok(Some(Broken { holders, fence }))
+    }
+
     /// Wakes those for whom asking again may help.
     fn wake(&self, wake: Wake, resource: &Resource, slots: MutexGuard<'_, HashMap<Resource, Slot>>) {
         let first = slots.get(resource).and_then(Slot::first_in_line);
@@ -108,6 +159,30 @@ impl Memory {
     }
 }
 
+#[async_trait]
+impl Voter for Memory {
+    async fn vote(&self, claim: &Claim, at_least: Option<Token>) -> Result<Attempt> {
+        self.ask(claim, at_least)
+    }
+
+    async fn break_above(&self, resource: &Resource, at_least: Token) -> Result<Option<Broken>> {
+        self.break_all(resource, Some(at_least))
+    }
+
+    async fn identify(&self, longest: Duration) -> Result<Server> {
+        let now = self.store.clock.now();
+        let mut leases = self.store.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        leases.entry(longest).or_insert(now);
+        let leases = leases.iter().map(|(lease, since)| InUse { lease: *lease, for_long: now.since(*since) }).collect();
+        let clock_micros = Token::after_now(None).map_or(0, Token::get);
+        Ok(Server { id: self.store.id.clone(), up: None, replica: false, clock_micros, leases, connection: 0 })
+    }
+
+    fn connection(&self) -> u64 {
+        0
+    }
+}
+
 /// Where an owner in the line of a fair lock is woken, and nobody else is.
 fn place_of(resource: &Resource, owner: OwnerId) -> String {
     format!("{resource}\0{owner}")
@@ -115,23 +190,8 @@ fn place_of(resource: &Resource, owner: OwnerId) -> String {
 
 #[async_trait]
 impl Backend for Memory {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            backend: NAME,
-            reach: Reach::Process,
-            modes: Modes::ALL,
-            token_blocks: true,
-            queues: true,
-            watch_first: true,
-            fails_over: false,
-            safety: Safety {
-                holder_pause: Survival::FenceOnly,
-                store_restart: Survival::Together,
-                power_loss: Survival::Together,
-                failover: Survival::Together,
-                clock_jump: Survival::Lock,
-            },
-        }
+    fn capabilities(&self) -> &Capabilities {
+        &CAPABILITIES
     }
 
     fn partition(&self, _: &Resource) -> u32 {
@@ -139,11 +199,7 @@ impl Backend for Memory {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
-        let now = self.store.clock.now();
-        let mut slots = self.slots();
-        let (attempt, wake) = slots.entry(claim.resource.clone()).or_default().acquire(claim, now)?;
-        self.wake(wake, &claim.resource, slots);
-        Ok(attempt)
+        self.ask(claim, None)
     }
 
     async fn renew(&self, claims: &[Claim]) -> Result<Vec<Renewal>> {
@@ -194,48 +250,8 @@ impl Backend for Memory {
         }
     }
 
-    async fn break_hold(&self, resource: &Resource, at_least: Option<Token>) -> Result<Option<Broken>> {
-        let now = self.store.clock.now();
-        let mut slots = self.slots();
-        let slot = match at_least {
-            Some(_) => slots.entry(resource.clone()).or_default(),
-            None => match slots.get_mut(resource) {
-                Some(slot) => slot,
-                None => return Ok(None),
-            },
-        };
-        slot.expire(now);
-        if slot.holds.is_empty() && at_least.is_none() {
-            return Ok(None);
-        }
-        let (fence, _) = slot.next_tokens(1, at_least)?;
-        if slot.holds.is_empty() {
-            return Ok(None);
-        }
-        let holders = slot.holds.drain(..).map(|hold| self.holder(&hold, now)).collect();
-        self.wake(Wake::Next, resource, slots);
-        Ok(Some(Broken { holders, fence }))
-    }
-
-    async fn introduce(&self, longest: Duration) -> Result<Server> {
-        let now = self.store.clock.now();
-        let mut leases = self.store.leases.lock().unwrap_or_else(PoisonError::into_inner);
-        leases.entry(longest).or_insert(now);
-        let leases = leases.iter().map(|(lease, since)| InUse { lease: *lease, for_long: now.since(*since) }).collect();
-        let clock_micros = Token::after_now(None).map_or(0, Token::get);
-        Ok(Server { id: self.store.id.clone(), up: None, replica: false, clock_micros, leases, session: 0 })
-    }
-
-    fn session(&self) -> u64 {
-        0
-    }
-
-    fn members(&self) -> Vec<Member> {
-        Vec::new()
-    }
-
-    fn refusal(&self, mode: Mode) -> Error {
-        Error::unsupported(NAME, mode)
+    async fn break_hold(&self, resource: &Resource) -> Result<Option<Broken>> {
+        self.break_all(resource, None)
     }
 
     async fn close(&self) -> Result<()> {
@@ -245,12 +261,18 @@ impl Backend for Memory {
     }
 }
 
+impl From<Arc<Memory>> for Opened {
+    fn from(store: Arc<Memory>) -> Self {
+        Self::of_voter(store)
+    }
+}
+
 /// Opens `memory:`.
-pub(crate) fn open(address: Address, context: Context) -> BoxFuture<'static, Result<Arc<dyn Backend>>> {
+pub(crate) fn open(address: Address, context: Context) -> BoxFuture<'static, Result<Opened>> {
     Box::pin(async move {
         if !address.rest.is_empty() {
             return Err(Error::config("the memory: URL", "has an address", "memory:"));
         }
-        Ok(Arc::new(Memory::new(context.client, context.clock)) as Arc<dyn Backend>)
+        Ok(Arc::new(Memory::new(context.client, context.clock)).into())
     })
 }

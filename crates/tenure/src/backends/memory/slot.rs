@@ -84,7 +84,7 @@ impl Slot {
         i64::from(self.permits.unwrap_or(0)) - i64::try_from(verdict::held(&self.holders())).unwrap_or(i64::MAX)
     }
 
-    pub(super) fn acquire(&mut self, claim: &Claim, now: Instant) -> Result<(Attempt, Wake)> {
+    pub(super) fn acquire(&mut self, claim: &Claim, at_least: Option<Token>, now: Instant) -> Result<(Attempt, Wake)> {
         let woken = self.expire(now);
         match claim.mode {
             Mode::Resize { of } => {
@@ -105,17 +105,17 @@ impl Slot {
         let (line, left) = (self.waiters(), self.turn.left_to_writers(now));
         match verdict(&claim.owner, claim.mode, &self.holders(), &line, number, left.is_some()) {
             Verdict::Again(mine) => {
-                let token = self.raise(mine, claim)?;
+                let token = self.raise(mine, claim, at_least)?;
                 self.holds[mine].until = until;
                 Ok((Attempt::Granted { token, valid_for: claim.lease }, woken))
             }
             Verdict::Change(mine) => {
-                let token = self.raise(mine, claim)?;
+                let token = self.raise(mine, claim, at_least)?;
                 (self.holds[mine].until, self.holds[mine].mode) = (until, claim.mode.held_as());
                 Ok((Attempt::Granted { token, valid_for: claim.lease }, Wake::Next))
             }
             Verdict::Grant => {
-                let (token, reserved_to) = self.next_tokens(claim.tokens, claim.at_least)?;
+                let (token, reserved_to) = self.next_tokens(claim.tokens, at_least)?;
                 self.leave(claim.owner);
                 match claim.mode {
                     Mode::Write => self.turn = Turn::Open,
@@ -140,7 +140,7 @@ impl Slot {
         }
         let holder = self.holds.first().map(|hold| hold.owner.to_string());
         if claim.queue == Queue::Never {
-            return Attempt::Busy { poll_within: ends, holder };
+            return Attempt::busy(ends, holder);
         }
         let until = now.after(claim.place_lease());
         match self.line.iter_mut().find(|waiter| waiter.owner == claim.owner) {
@@ -156,13 +156,13 @@ impl Slot {
         let before = self.line.iter().take_while(|waiter| waiter.owner != claim.owner);
         let lines = before.filter(|w| w.mode.keeps_place()).map(|waiter| waiter.until.since(now)).min();
         let place = claim.mode.keeps_place().then(|| claim.place_lease() / 3);
-        let poll_within = [Some(ends), lines, place].into_iter().flatten().min().unwrap_or(ends);
-        Attempt::Busy { poll_within, holder }
+        let within = [Some(ends), lines, place].into_iter().flatten().min().unwrap_or(ends);
+        Attempt::busy(within, holder)
     }
 
     fn latch(&mut self, claim: &Claim, now: Instant) -> (Attempt, Wake) {
         self.counted.retain(|(_, until)| *until > now);
-        let busy = Attempt::Busy { poll_within: POLL, holder: None };
+        let busy = Attempt::busy(POLL, None);
         let again = self.counted.iter().any(|(owner, _)| *owner == claim.owner);
         match claim.mode {
             Mode::CountZero if self.count.is_some() => return (busy, Wake::Nobody),
@@ -200,9 +200,9 @@ impl Slot {
     }
 
     /// The token of a hold that goes on, raised if that was asked for.
-    fn raise(&mut self, mine: usize, claim: &Claim) -> Result<Token> {
+    fn raise(&mut self, mine: usize, claim: &Claim, at_least: Option<Token>) -> Result<Token> {
         let hold = &mut self.holds[mine];
-        let token = hold.token.raised(claim.at_least);
+        let token = hold.token.raised(at_least);
         if token > hold.token {
             let reserved_to = token.plus(u64::from(claim.tokens) - 1).ok_or_else(exhausted)?;
             (hold.token, hold.reserved_to) = (token, reserved_to);

@@ -303,22 +303,14 @@ impl Attempts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::{Mode, Queue};
+    use crate::backend::Mode;
     use crate::name::{ClientId, OwnerIds, Resource};
 
     #[test]
     fn a_hold_is_known_for_as_long_as_it_is_renewed() {
         let (attempts, owners) = (Attempts::new(3), OwnerIds::new(ClientId::random().expect("random bits")));
-        let claim = || Claim {
-            resource: Resource::new("a").expect("a name"),
-            owner: owners.next(),
-            mode: Mode::Exclusive,
-            queue: Queue::Never,
-            lease: Duration::from_secs(30),
-            tokens: 1,
-            at_least: None,
-            note: None,
-        };
+        let name = Resource::new("a").expect("a name");
+        let claim = || Claim::new(name.clone(), owners.next(), Mode::Exclusive, Duration::from_secs(30));
         let held = claim();
         let mut now = Instant::from_nanos(1);
         assert!(attempts.of(&held, now).0.granted(Token::new(1), now.after(held.lease)));

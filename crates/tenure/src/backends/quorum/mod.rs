@@ -29,14 +29,14 @@ use self::node::{Common, Node};
 pub(crate) use self::open::open;
 use self::roster::Roster;
 use self::rules::majority;
-use self::words::{why_not, words};
+use self::words::{modes, words};
 use crate::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Member, Mode, Modes, Reach, Released, Renewal, Safety, Scope, Server,
-    Standing, State, Survival,
+    Attempt, Backend, Broken, Capabilities, Claim, Leases, Member, Mode, Nodes, Opened, Reach, Released, Renewal, Safety, Scope,
+    Standing, State, Survival, Voter,
 };
 use crate::clock::{Clock, Drift};
 use crate::error::{Error, Fault, Result};
-use crate::name::{Resource, Token};
+use crate::name::Resource;
 use crate::signal::Signal;
 use async_trait::async_trait;
 
@@ -97,14 +97,14 @@ struct Inner {
 
 impl Quorum {
     /// Makes one lock of several stores, each with a name for errors. Runs on the current runtime.
-    pub async fn new(nodes: Vec<(String, Arc<dyn Backend>)>, settings: Settings) -> Result<Self> {
-        let opener = |backend: Arc<dyn Backend>| -> Box<node::Open> {
+    pub async fn new(nodes: Vec<(String, Arc<dyn Voter>)>, settings: Settings) -> Result<Self> {
+        let opener = |store: Arc<dyn Voter>| -> Box<node::Open> {
             Box::new(move || {
-                let backend = Arc::clone(&backend);
-                Box::pin(async move { Ok(backend) })
+                let store = Arc::clone(&store);
+                Box::pin(async move { Ok(store) })
             })
         };
-        Self::connect(nodes.into_iter().map(|(name, backend)| (name, opener(backend))).collect(), settings).await
+        Self::connect(nodes.into_iter().map(|(name, store)| (name, opener(store))).collect(), settings).await
     }
 
     async fn connect(nodes: Vec<(String, Box<node::Open>)>, settings: Settings) -> Result<Self> {
@@ -131,7 +131,7 @@ impl Quorum {
             refresh_at,
             is_closed: AtomicBool::new(false),
         });
-        let errors = inner.introduce_all(timeout).await;
+        let errors = inner.identify_all(timeout).await;
         inner.check(&errors)?;
         let capabilities = inner.capabilities();
         Ok(Self { inner, capabilities })
@@ -163,14 +163,8 @@ impl Inner {
                 Some(e @ (Error::Config { .. } | Error::Unsupported { .. })) => return Err(e.clone()),
                 _ => {}
             }
-            if let Some(backend) = node.opened() {
-                let capabilities = backend.capabilities();
-                if capabilities.fails_over {
-                    return Err(Error::config(asked(), "fails over to another server, which may not have its votes", fix));
-                }
-                if !backend.members().is_empty() {
-                    return Err(Error::config(asked(), "is a quorum itself", fix));
-                }
+            if node.opened().is_some_and(|store| store.capabilities().fails_over) {
+                return Err(Error::config(asked(), "fails over to another server, which may not have its votes", fix));
             }
         }
         if errors.iter().filter(|error| error.is_none()).count() < majority(self.nodes.len()) {
@@ -180,25 +174,29 @@ impl Inner {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let nodes: Vec<Capabilities> =
+        let nodes: Vec<&Capabilities> =
             self.nodes.iter().filter_map(|node| node.opened()).map(|node| node.capabilities()).collect();
-        let all = |can: fn(&Capabilities) -> bool| nodes.iter().all(can);
+        let all = |can: fn(&Capabilities) -> bool| nodes.iter().all(|node| can(node));
         let narrow = |reach: Reach| nodes.iter().any(|node| node.reach == reach);
         let reach = [Reach::Process, Reach::Machine].into_iter().find(|reach| narrow(*reach));
+        let restarts = if self.common.roster.quarantine { Survival::Lock } else { Survival::FenceOnly };
         Capabilities {
             backend: NAME,
             reach: reach.unwrap_or(Reach::Network),
-            // What is missing, `why_not` says.
-            modes: Modes { shared: all(|node| node.modes.shared), ..Modes::EXCLUSIVE },
+            nodes: u32::try_from(self.nodes.len()).unwrap_or(u32::MAX),
+            modes: modes(all(|node| node.modes.carry(Mode::Read))),
+            leases: nodes.iter().fold(Leases::ANY, |leases, node| leases.and(node.leases)),
+            batch: nodes.iter().map(|node| node.batch).min().unwrap_or(1),
             token_blocks: all(|node| node.token_blocks),
             queues: nodes.iter().any(|node| node.queues),
             watch_first: all(|node| node.watch_first),
             // A majority may be found again when nodes come back, or come out of quarantine.
             fails_over: true,
+            pushes_losses: false,
             safety: Safety {
                 holder_pause: Survival::FenceOnly,
-                store_restart: if self.common.roster.quarantine { Survival::Lock } else { Survival::FenceOnly },
-                power_loss: if self.common.roster.quarantine { Survival::Lock } else { Survival::FenceOnly },
+                store_restart: restarts,
+                power_loss: restarts,
                 failover: Survival::FenceOnly,
                 clock_jump: Survival::FenceOnly,
             },
@@ -248,7 +246,7 @@ impl Inner {
             let (node, claim) = (Arc::clone(node), claim.clone());
             Box::pin(async move {
                 let claim = &claim;
-                (place, node.call("subscribing", |backend| async move { backend.watch(claim).await }).await)
+                (place, node.call("subscribing", |store| async move { store.watch(claim).await }).await)
             })
         };
         let mut calls = self.errands.ask(self.nodes.iter().enumerate().map(subscribe));
@@ -270,8 +268,8 @@ impl Inner {
 
 #[async_trait]
 impl Backend for Quorum {
-    fn capabilities(&self) -> Capabilities {
-        self.capabilities.clone()
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
     }
 
     fn partition(&self, _: &Resource) -> u32 {
@@ -279,9 +277,6 @@ impl Backend for Quorum {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
-        if !self.capabilities.modes.carry(claim.mode) {
-            return Err(self.refusal(claim.mode));
-        }
         self.inner.acquire(claim).await
     }
 
@@ -301,24 +296,8 @@ impl Backend for Quorum {
         self.inner.inspect(scope).await
     }
 
-    async fn break_hold(&self, resource: &Resource, at_least: Option<Token>) -> Result<Option<Broken>> {
-        self.inner.break_hold(resource, at_least).await
-    }
-
-    async fn introduce(&self, _: Duration) -> Result<Server> {
-        Err(Error::Unsupported { backend: NAME, what: "being a node of a quorum".to_owned() })
-    }
-
-    fn session(&self) -> u64 {
-        0
-    }
-
-    fn members(&self) -> Vec<Member> {
-        self.inner.nodes.iter().map(|node| node.member()).collect()
-    }
-
-    fn refusal(&self, mode: Mode) -> Error {
-        Error::Unsupported { backend: NAME, what: format!("{mode}: {}", why_not(mode)) }
+    async fn break_hold(&self, resource: &Resource) -> Result<Option<Broken>> {
+        self.inner.break_hold(resource).await
     }
 
     async fn close(&self) -> Result<()> {
@@ -329,5 +308,17 @@ impl Backend for Quorum {
         let nodes = self.inner.nodes.iter().filter_map(|node| node.opened());
         join_all(nodes.map(|node| tokio::time::timeout(self.inner.common.timeout / 2, node.close()))).await;
         Ok(())
+    }
+}
+
+impl Nodes for Quorum {
+    fn nodes(&self) -> Vec<Member> {
+        self.inner.nodes.iter().map(|node| node.member()).collect()
+    }
+}
+
+impl From<Arc<Quorum>> for Opened {
+    fn from(quorum: Arc<Quorum>) -> Self {
+        Self::new(Arc::<Quorum>::clone(&quorum)).with_nodes(quorum)
     }
 }

@@ -12,15 +12,16 @@ use super::roster::Roster;
 use super::rules::Vote;
 use super::words::words;
 use super::{NAME, silent};
-use crate::backend::{Attempt, Backend, Claim, Member, Standing};
+use crate::backend::{Attempt, Claim, Member, Retry, Standing, Voter};
 use crate::clock::Clock;
 use crate::error::{Error, Fault, Result};
+use crate::name::Token;
 
 /// Votes of one node that may be asked for at the same time. One that does not answer is not asked without end.
 const MOST_VOTES: usize = 10_000;
 /// Votes that may wait to be given back at the same time.
 const MOST_RETURNS: usize = 1000;
-pub(super) type Open = dyn Fn() -> BoxFuture<'static, Result<Arc<dyn Backend>>> + Send + Sync;
+pub(super) type Open = dyn Fn() -> BoxFuture<'static, Result<Arc<dyn Voter>>> + Send + Sync;
 
 /// What all nodes share.
 #[derive(Debug)]
@@ -35,7 +36,7 @@ pub(super) struct Node {
     pub(super) name: String,
     place: usize,
     open: Box<Open>,
-    backend: OnceCell<Arc<dyn Backend>>,
+    store: OnceCell<Arc<dyn Voter>>,
     common: Arc<Common>,
     votes: AtomicUsize,
     returns: Arc<AtomicUsize>,
@@ -80,7 +81,7 @@ impl Node {
             name,
             place,
             open,
-            backend: OnceCell::new(),
+            store: OnceCell::new(),
             common: Arc::clone(common),
             votes: AtomicUsize::new(0),
             returns: Arc::default(),
@@ -89,12 +90,12 @@ impl Node {
     }
 
     /// The store, if it has been reached.
-    pub(super) fn opened(&self) -> Option<&Arc<dyn Backend>> {
-        self.backend.get()
+    pub(super) fn opened(&self) -> Option<&Arc<dyn Voter>> {
+        self.store.get()
     }
 
     /// Asks once, for as long as one call may take. The outcome of a call that fails is unknown, unless it says that it was not sent.
-    pub(super) async fn call<T, F>(&self, doing: &str, ask: impl FnOnce(Arc<dyn Backend>) -> F) -> Result<T>
+    pub(super) async fn call<T, F>(&self, doing: &str, ask: impl FnOnce(Arc<dyn Voter>) -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
     {
@@ -106,14 +107,14 @@ impl Node {
         &self,
         within: Duration,
         doing: &str,
-        ask: impl FnOnce(Arc<dyn Backend>) -> F,
+        ask: impl FnOnce(Arc<dyn Voter>) -> F,
     ) -> Result<T>
     where
         F: Future<Output = Result<T>>,
     {
         let asked = async {
-            let backend = self.backend.get_or_try_init(|| (self.open)()).await?;
-            ask(Arc::clone(backend)).await
+            let store = self.store.get_or_try_init(|| (self.open)()).await?;
+            ask(Arc::clone(store)).await
         };
         let late = |_| Err(silent(doing, within));
         let answer = tokio::time::timeout(within, asked).await.unwrap_or_else(late);
@@ -138,25 +139,25 @@ impl Node {
     }
 
     /// Asks for its vote. If another server may have answered than the one that is known, that is cleared up first.
-    pub(super) async fn vote(&self, claim: &Claim) -> Result<Vote> {
+    pub(super) async fn vote(&self, claim: &Claim, at_least: Option<Token>) -> Result<Vote> {
         let Some(_one) = UnderWay::one_of(&self.votes, MOST_VOTES) else {
             let detail = format!("not asked: {MOST_VOTES} of its votes are waited for");
             return Err(Error::unavailable(NAME, "acquiring", Fault::Timeout, detail));
         };
-        let answer = self.call("acquiring", |backend| async move {
-            let answer = backend.acquire(claim).await?;
-            if matches!(answer, Attempt::Granted { .. }) && !self.common.roster.knows(self.place, backend.session(), claim.lease)
-            {
-                self.meet(&*backend).await?;
+        let answer = self.call("acquiring", |store| async move {
+            let answer = store.vote(claim, at_least).await?;
+            let knows = || self.common.roster.knows(self.place, store.connection(), claim.lease);
+            if matches!(answer, Attempt::Granted { .. }) && !knows() {
+                self.meet(&*store).await?;
             }
             Ok(answer)
         });
         Ok(match answer.await? {
             Attempt::Granted { .. } if self.objection().is_some() => Vote::Uncounted,
             Attempt::Granted { token, valid_for } => Vote::Yes { token, valid_for },
-            Attempt::Busy { poll_within, holder } => Vote::No { poll_within, holder },
+            Attempt::Busy { retry: Retry::OnSignal { within }, holder } => Vote::No { poll_within: within, holder },
             // Nothing that a node of a quorum is asked for is answered so.
-            Attempt::Done { .. } | Attempt::Collided { .. } => Vote::Unknown,
+            Attempt::Done { .. } | Attempt::Busy { retry: Retry::After(_), .. } => Vote::Unknown,
         })
     }
 
@@ -167,22 +168,22 @@ impl Node {
 
     /// Whether answers come from the server that is known.
     pub(super) fn is_current(&self) -> bool {
-        self.opened().is_some_and(|backend| self.common.roster.knows(self.place, backend.session(), Duration::ZERO))
+        self.opened().is_some_and(|store| self.common.roster.knows(self.place, store.connection(), Duration::ZERO))
     }
 
     /// Asks who it is, and says who comes.
-    pub(super) async fn introduce(&self) -> Result<()> {
-        self.call("introducing", |backend| async move { self.meet(&*backend).await }).await
+    pub(super) async fn identify(&self) -> Result<()> {
+        self.call("identifying", |store| async move { self.meet(&*store).await }).await
     }
 
-    async fn meet(&self, backend: &dyn Backend) -> Result<()> {
+    async fn meet(&self, store: &dyn Voter) -> Result<()> {
         let Common { clock, roster, .. } = &*self.common;
         let longest = roster.longest();
         let asked = clock.now();
-        let server = backend.introduce(longest).await?;
+        let server = store.identify(longest).await?;
         if server.replica {
             let detail = "it is a replica: it only copies another one's votes";
-            return Err(Error::backend(NAME, "introducing", Fault::ReadOnly, detail));
+            return Err(Error::backend(NAME, "identifying", Fault::ReadOnly, detail));
         }
         roster.note(&self.name, self.place, server, longest, (asked, clock.now()));
         Ok(())

@@ -6,17 +6,14 @@ use futures_util::future::BoxFuture;
 
 use super::node::Open;
 use super::{Quorum, Settings};
-use crate::backend::Backend;
+use crate::backend::Opened;
 use crate::connect::{self, Address, Context};
 use crate::error::{Error, Result};
-use crate::lifeline::Lifeline;
 
 /// Opens `quorum:`.
-pub(crate) fn open(address: Address, context: Context) -> BoxFuture<'static, Result<Arc<dyn Backend>>> {
+pub(crate) fn open(address: Address, context: Context) -> BoxFuture<'static, Result<Opened>> {
     Box::pin(async move {
         let Address { rest, mut options, .. } = address;
-        // One of several says nothing for all.
-        let context = Context { lifeline: Lifeline::default(), ..context };
         let Context { clock, timeout, lease, drift, .. } = context.clone();
         let mut settings = Settings { clock, timeout, lease, drift, ..Settings::default() };
         if let Some(node_timeout) = options.duration("node_timeout")? {
@@ -56,14 +53,19 @@ pub(crate) fn open(address: Address, context: Context) -> BoxFuture<'static, Res
             let name = connect::label(&target).map_or_else(|| format!("{url} {}", i + 1), |label| label.address);
             nodes.push((name.trim_end_matches('/').to_owned(), opener(url.to_owned(), context.clone())));
         }
-        Ok(Arc::new(Quorum::connect(nodes, settings).await?) as Arc<dyn Backend>)
+        Ok(Arc::new(Quorum::connect(nodes, settings).await?).into())
     })
 }
 
-/// Opens one node, when it can be reached.
+/// Opens one node, when it can be reached. Its lifeline goes: one of several says nothing for all.
 fn opener(url: String, context: Context) -> Box<Open> {
     Box::new(move || {
         let (url, context) = (url.clone(), context.clone());
-        Box::pin(async move { connect::open(connect::parse(&url)?, context).await })
+        Box::pin(async move {
+            let opened = connect::open(connect::parse(&url)?, context).await?;
+            let what = || "being a node of a quorum".to_owned();
+            let backend = opened.backend().capabilities().backend;
+            opened.voter().cloned().ok_or_else(|| Error::Unsupported { backend, what: what() })
+        })
     })
 }

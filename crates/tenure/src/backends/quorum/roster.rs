@@ -33,7 +33,7 @@ pub(super) struct Roster {
 #[derive(Debug, Clone)]
 struct Known {
     id: String,
-    session: u64,
+    connection: u64,
     /// For how long it had forgotten nothing at some moment, if it may have forgotten something before.
     up: Option<(Duration, Instant)>,
     /// The longest lease that was known to the one in whose place it was found, if this client knew that one.
@@ -42,7 +42,7 @@ struct Known {
     forgotten: Option<Duration>,
     met: Instant,
     leases: Vec<InUse>,
-    /// What this client has introduced itself with.
+    /// What this client has named.
     longest: Duration,
     /// Its wall clock less the lease clock of this client, in microseconds, and how far off that may be.
     ahead: i64,
@@ -92,21 +92,21 @@ impl Roster {
         self.longest.fetch_max(u64::try_from(millis).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Whether a node's server is the one that answers in this session, and knows of leases as long as this.
-    pub(super) fn knows(&self, place: usize, session: u64, lease: Duration) -> bool {
-        self.servers()[place].as_ref().is_some_and(|known| known.session == session && known.longest >= lease)
+    /// Whether a node's server is the one that answers over this connection, and knows of leases as long as this.
+    pub(super) fn knows(&self, place: usize, connection: u64, lease: Duration) -> bool {
+        self.servers()[place].as_ref().is_some_and(|known| known.connection == connection && known.longest >= lease)
     }
 
     /// Takes note of what a server said of itself, asked by one who said that its leases are as long as `longest`.
     pub(super) fn note(&self, name: &str, place: usize, server: Server, longest: Duration, (asked, heard): (Instant, Instant)) {
         let give_or_take = heard.since(asked) / 2;
-        let Server { id, up, clock_micros, leases, session, .. } = server;
+        let Server { id, up, clock_micros, leases, connection, .. } = server;
         let ahead = i64::try_from(clock_micros).unwrap_or(i64::MAX).saturating_sub(micros(asked.after(give_or_take)));
         let mut servers = self.servers();
         let before = servers[place].take();
         let known = Known {
             id,
-            session,
+            connection,
             up: up.map(|up| (up, heard)),
             predecessor: None,
             forgotten: None,

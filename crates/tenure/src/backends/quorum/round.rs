@@ -11,7 +11,7 @@ use super::errands::{Answers, Call};
 use super::rules::{Tally, Vote, in_time, tally};
 use super::view::as_engine_knows;
 use super::{Inner, NAME, later, silent};
-use crate::backend::{self, Claim, Queue};
+use crate::backend::{self, Claim, Queue, Retry};
 use crate::clock::Instant;
 use crate::error::{Error, Fault, Result};
 use crate::name::{OwnerId, Token};
@@ -83,11 +83,10 @@ impl Round<'_> {
 
     /// Writes a token to those that have a smaller one.
     fn raise(&mut self, to: Token) {
-        self.claim.at_least = Some(to);
         let behind = self.votes.iter_mut().enumerate().filter(|(_, vote)| matches!(vote, Vote::Yes { token, .. } if *token < to));
         let calls = behind.map(|(node, vote)| {
             *vote = Vote::Pending;
-            self.inner.vote(node, &self.attempt, self.claim.clone())
+            self.inner.vote(node, &self.attempt, self.claim.clone(), Some(to))
         });
         self.answers[1] = Some(self.inner.errands.ask(calls));
     }
@@ -142,10 +141,10 @@ impl Drop for Round<'_> {
 
 impl Inner {
     /// Asks one node. If its vote is no longer wanted when it comes, it is given back.
-    fn vote(self: &Arc<Self>, node: usize, attempt: &Arc<Attempt>, claim: Claim) -> Call<Result<Vote>> {
+    fn vote(self: &Arc<Self>, node: usize, attempt: &Arc<Attempt>, claim: Claim, at_least: Option<Token>) -> Call<Result<Vote>> {
         let (inner, attempt) = (Arc::clone(self), Arc::clone(attempt));
         Box::pin(async move {
-            let mut answer = inner.nodes[node].vote(&claim).await;
+            let mut answer = inner.nodes[node].vote(&claim, at_least).await;
             if let Ok(Vote::Yes { token, .. }) = &mut answer {
                 *token = attempt.hears(node, *token);
             }
@@ -159,8 +158,8 @@ impl Inner {
 
     /// Gives a vote of a hold that goes on to a node that does not have it.
     pub(super) fn give_again(self: &Arc<Self>, node: usize, attempt: &Arc<Attempt>, claim: &Claim) {
-        let claim = Claim { at_least: attempt.token(), queue: Queue::Never, ..claim.clone() };
-        let call = self.vote(node, attempt, claim);
+        let claim = Claim { queue: Queue::Never, ..claim.clone() };
+        let call = self.vote(node, attempt, claim, attempt.token());
         self.errands.run(async move { drop(call.await) });
     }
 
@@ -171,9 +170,10 @@ impl Inner {
         let (attempt, lapsed) = self.attempts.of(claim, sent);
         lapsed.into_iter().for_each(|owner| self.leave(Claim { owner, ..claim.clone() }));
         let n = self.nodes.len();
-        let at_least = attempt.token().or_else(|| self.common.roster.proposal()).max(claim.at_least);
-        let asked = Claim { owner: attempt.owner, at_least, ..claim.clone() };
-        let answers = [Some(self.errands.ask((0..n).map(|node| self.vote(node, &attempt, asked.clone())))), None];
+        let at_least = attempt.token().or_else(|| self.common.roster.proposal());
+        let asked = Claim { owner: attempt.owner, ..claim.clone() };
+        let first = self.errands.ask((0..n).map(|node| self.vote(node, &attempt, asked.clone(), at_least)));
+        let answers = [Some(first), None];
         let (votes, errors) = (vec![Vote::Pending; n], vec![None; n]);
         // What is held goes on until it is known to be gone.
         let kept = attempt.token().is_some();
@@ -245,12 +245,12 @@ impl Inner {
                     round.kept = false;
                     self.attempts.give_up(claim, now, &round.attempt, in_line);
                 }
-                Ok(backend::Attempt::Busy { poll_within, holder: self.holder(&round.votes) })
+                Ok(backend::Attempt::busy(poll_within, self.holder(&round.votes)))
             }
             Tally::Collided if !claim.mode.waits() => {
                 round.kept = false;
                 self.attempts.give_up(claim, now, &round.attempt, false);
-                Ok(backend::Attempt::Busy { poll_within: PAUSE.1, holder: None })
+                Ok(backend::Attempt::busy(PAUSE.1, None))
             }
             Tally::Collided => {
                 round.kept = false;
@@ -259,7 +259,7 @@ impl Inner {
                 let took = now.since(sent).clamp(PAUSE.0, PAUSE.1);
                 let pause = took / 2 + jitter((took * 2_u32.pow(times.min(8))).min(PAUSE.1));
                 debug!(name = ?claim.resource, ?pause, times, "several asked at once");
-                Ok(backend::Attempt::Collided { pause })
+                Ok(backend::Attempt::Busy { retry: Retry::After(pause), holder: None })
             }
             Tally::Wait | Tally::Raise(_) | Tally::Failed => {
                 // What is given back must not wake the one who gave it; a node that can be reached again shall.

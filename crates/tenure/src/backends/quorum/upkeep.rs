@@ -116,13 +116,13 @@ impl Inner {
         let inner = Arc::clone(self);
         Box::pin(async move {
             let (asked, claims) = (&inner.nodes[node], &claims);
-            let mut said = match asked.call("renewing", |backend| async move { backend.renew(claims).await }).await {
+            let mut said = match asked.call("renewing", |store| async move { store.renew(claims).await }).await {
                 Ok(said) => said,
                 Err(e) => return (node, Err(e)),
             };
             if said.iter().any(|one| matches!(one, Renewal::Extended { .. })) {
                 // From another server than the one that is known it means nothing yet.
-                let known = asked.is_current() || asked.introduce().await.is_ok();
+                let known = asked.is_current() || asked.identify().await.is_ok();
                 if !known || asked.objection().is_some() {
                     let extended = said.iter_mut().filter(|one| matches!(one, Renewal::Extended { .. }));
                     extended.for_each(|one| *one = Renewal::Unknown(Fault::Quarantine));
@@ -174,11 +174,11 @@ impl Inner {
         Box::pin(async move {
             let (asked, claim) = (&inner.nodes[node], &claim);
             for place in &*places {
-                if asked.call("releasing", |backend| async move { backend.release(place).await }).await.is_err() {
+                if asked.call("releasing", |store| async move { store.release(place).await }).await.is_err() {
                     inner.give_back(node, place.clone());
                 }
             }
-            let released = asked.call("releasing", |backend| async move { backend.release(claim).await }).await;
+            let released = asked.call("releasing", |store| async move { store.release(claim).await }).await;
             if released.is_err() {
                 inner.give_back(node, claim.clone());
             }
@@ -195,7 +195,7 @@ impl Inner {
             let give_up = inner.common.clock.now().after(claim.lease);
             let mut pause = GIVE_BACK.0;
             let claim = &claim;
-            while let Err(e) = inner.nodes[node].call("releasing", |backend| async move { backend.release(claim).await }).await {
+            while let Err(e) = inner.nodes[node].call("releasing", |store| async move { store.release(claim).await }).await {
                 let is_over = inner.common.clock.now() >= give_up || inner.is_closed.load(Ordering::Relaxed);
                 if is_over || !e.is_transient() {
                     break;
@@ -221,7 +221,7 @@ impl Inner {
             return;
         }
         let inner = Arc::clone(self);
-        self.errands.run(async move { drop(inner.introduce_all(inner.patience()).await) });
+        self.errands.run(async move { drop(inner.identify_all(inner.patience()).await) });
     }
 
     /// Asks the nodes who they are, unless that was done just now.
@@ -237,7 +237,7 @@ impl Inner {
     pub(super) async fn keep_in_touch(self: &Arc<Self>) {
         let due = Instant::from_nanos(self.refresh_at.load(Ordering::Relaxed));
         if self.common.clock.now().since(due) > OUT_OF_TOUCH {
-            self.introduce_all(self.vote_within).await;
+            self.identify_all(self.vote_within).await;
         }
         self.refresh();
     }
@@ -246,19 +246,19 @@ impl Inner {
     pub(super) async fn lengthen(self: &Arc<Self>, lease: Duration) {
         if lease > self.common.roster.longest() {
             self.common.roster.lengthen(lease);
-            self.introduce_all(self.node_timeout(lease)).await;
+            self.identify_all(self.node_timeout(lease)).await;
         }
     }
 
     /// Asks all nodes who they are, and waits for those that answer in time.
-    pub(super) async fn introduce_all(self: &Arc<Self>, within: Duration) -> Vec<Option<Error>> {
+    pub(super) async fn identify_all(self: &Arc<Self>, within: Duration) -> Vec<Option<Error>> {
         let mut errors = vec![None; self.nodes.len()];
         let begun = self.common.clock.now();
-        let introduce = |(place, node): (usize, &Arc<Node>)| -> Call<Result<()>> {
+        let identify = |(place, node): (usize, &Arc<Node>)| -> Call<Result<()>> {
             let node = Arc::clone(node);
-            Box::pin(async move { (place, node.introduce().await) })
+            Box::pin(async move { (place, node.identify().await) })
         };
-        let mut calls = self.errands.ask(self.nodes.iter().enumerate().map(introduce));
+        let mut calls = self.errands.ask(self.nodes.iter().enumerate().map(identify));
         let all_the_time = later(self.common.timeout);
         let mut until = later(within);
         let (mut answered, mut met) = (vec![false; self.nodes.len()], 0);
@@ -273,7 +273,7 @@ impl Inner {
         }
         for (node, error) in errors.iter_mut().enumerate().filter(|(node, _)| !answered[*node]) {
             let waited = self.common.clock.now().since(begun);
-            *error = Some(silent("introducing", waited));
+            *error = Some(silent("identifying", waited));
             self.nodes[node].is_slow(waited);
         }
         let had_all_the_time = Timeout::now() >= all_the_time;

@@ -10,7 +10,7 @@ use super::node::Node;
 use super::rules::majority;
 use super::words::words;
 use super::{Inner, NAME, later, silent};
-use crate::backend::{Backend, Broken, Holder, Scope, State, Verdict};
+use crate::backend::{Broken, Holder, NodeReport, Scope, State, Voter};
 use crate::error::{Error, Fault, Result};
 use crate::name::{OwnerId, Resource, Token};
 
@@ -97,7 +97,7 @@ fn most_say(nodes: usize, mut counts: Vec<u32>) -> Option<u32> {
 
 impl Inner {
     /// Asks all nodes, and waits for a majority; not for long for the rest.
-    async fn each<T, F>(&self, doing: &'static str, within: Duration, ask: impl Fn(Arc<dyn Backend>) -> F) -> Vec<Result<T>>
+    async fn each<T, F>(&self, doing: &'static str, within: Duration, ask: impl Fn(Arc<dyn Voter>) -> F) -> Vec<Result<T>>
     where
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
@@ -105,7 +105,7 @@ impl Inner {
         let call = |(place, node): (usize, &Arc<Node>)| -> Call<Result<T>> {
             let node = Arc::clone(node);
             // What is to be asked is put together here, and asked where the node lives.
-            let asks = node.opened().map(|backend| ask(Arc::clone(backend)));
+            let asks = node.opened().map(|store| ask(Arc::clone(store)));
             Box::pin(async move {
                 let away = || Error::unavailable(NAME, doing, Fault::Connection, "it has not been reached yet");
                 let asks = asks.ok_or_else(away);
@@ -129,16 +129,16 @@ impl Inner {
     }
 
     pub(super) async fn inspect(self: &Arc<Self>, scope: Scope<'_>) -> Result<Vec<State>> {
-        self.introduce_all(self.patience()).await;
+        self.identify_all(self.patience()).await;
         let owned = match scope {
             Scope::One(name) => Ok(name.clone()),
             Scope::Prefix(prefix) => Err(prefix.to_owned()),
         };
-        let inspect = |backend: Arc<dyn Backend>| {
+        let inspect = |store: Arc<dyn Voter>| {
             let owned = owned.clone();
             async move {
                 let scope = owned.as_ref().map_or_else(|prefix| Scope::Prefix(prefix), Scope::One);
-                again_if_lost(|| backend.inspect(scope)).await
+                again_if_lost(|| store.inspect(scope)).await
             }
         };
         let within = if matches!(scope, Scope::Prefix(_)) { LISTING } else { self.patience() };
@@ -166,13 +166,13 @@ impl Inner {
         let holders = with_majority(self.nodes.len(), &found.iter().map(|state| &state.holders).collect::<Vec<_>>());
         let owners = |holders: &[Holder]| holders.iter().map(|holder| holder.owner.clone()).collect::<Vec<_>>();
         let names = Names { all: found.iter().flat_map(|state| owners(&state.holders)).collect(), merged: owners(&holders) };
-        let verdicts = self.nodes.iter().zip(&states);
+        let reports = self.nodes.iter().zip(&states);
         State {
             holders: names.put_on(&holders),
             waiting: most_say(self.nodes.len(), found.iter().filter_map(|state| state.waiting).collect()),
             fence: found.iter().filter_map(|state| state.fence).max(),
-            verdicts: verdicts
-                .map(|(node, state)| Verdict {
+            nodes: reports
+                .map(|(node, state)| NodeReport {
                     member: node.member(),
                     holders: state.as_ref().map(|state| names.put_on(&state.holders)).map_err(Clone::clone),
                 })
@@ -181,17 +181,22 @@ impl Inner {
         }
     }
 
-    pub(super) async fn break_hold(self: &Arc<Self>, name: &Resource, at_least: Option<Token>) -> Result<Option<Broken>> {
+    pub(super) async fn break_hold(self: &Arc<Self>, name: &Resource) -> Result<Option<Broken>> {
         // One number for all nodes, larger than any of theirs.
         let state = self.inspect(Scope::One(name)).await?.remove(0);
         let above = state.fence.map(|fence| fence.plus(1).unwrap_or(fence));
-        let mut fence = above.max(self.common.roster.proposal()).max(at_least);
+        let mut fence = above.max(self.common.roster.proposal());
         let mut holders = state.holders;
         for _ in 0..TRIES {
-            let break_it = |backend: Arc<dyn Backend>| {
+            let break_it = |store: Arc<dyn Voter>| {
                 let name = name.clone();
                 // Half broken would look like not held to the next who tries.
-                async move { again_if_lost(|| backend.break_hold(&name, fence)).await }
+                async move {
+                    match fence {
+                        Some(fence) => again_if_lost(|| store.break_above(&name, fence)).await,
+                        None => again_if_lost(|| store.break_hold(&name)).await,
+                    }
+                }
             };
             let answers = self.each("breaking", self.patience(), break_it).await;
             self.enough("breaking", &answers)?;

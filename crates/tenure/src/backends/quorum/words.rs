@@ -2,7 +2,7 @@
 
 use super::NAME;
 use crate::error::Error;
-use crate::mode::Mode;
+use crate::mode::{Modes, Support};
 
 /// What was wrong with one node, in as few words as that can be said beside its name.
 pub(super) fn words(error: &Error) -> String {
@@ -12,17 +12,15 @@ pub(super) fn words(error: &Error) -> String {
     }
 }
 
-/// Why a quorum does not carry a mode.
-pub(super) fn why_not(mode: Mode) -> &'static str {
-    match mode {
+/// What a majority can decide, and why not the rest.
+pub(super) const fn modes(shared: bool) -> Modes {
+    Modes {
+        fair: Support::No("each node has a line of its own, and the order may differ; one store alone keeps one line"),
+        shared: if shared { Support::Yes } else { Support::No("not all of its nodes carry them") },
         // One at the nodes 1 and 2, one at 2 and 3, one at 1 and 3.
-        Mode::Permits { .. } | Mode::Resize { .. } => {
-            "three could win two permits, each of them at another majority of the nodes; one store alone counts them right"
-        }
-        Mode::Fair => "each node has a line of its own, and the order may differ; one store alone keeps one line",
-        Mode::SetCount { .. } | Mode::CountDown | Mode::CountZero | Mode::RemoveCount => {
-            "a node that has missed a step counts differently from then on; one store alone has one count"
-        }
-        _ => "not all of its nodes carry them",
+        permits: Support::No(
+            "three could win two permits, each of them at another majority of the nodes; one store alone counts them right",
+        ),
+        latch: Support::No("a node that has missed a step counts differently from then on; one store alone has one count"),
     }
 }

@@ -11,7 +11,7 @@ use super::reply::{is_redisson_field, text, token_of, unexpected};
 use super::reserved::refuse_all_tag;
 use super::shared::Wake;
 use super::{Redis, wire};
-use crate::backend::{Attempt, Claim, Mode, Queue};
+use crate::backend::{Attempt, Claim, Mode, Queue, Retry};
 use crate::error::{Error, Fault, Result};
 use crate::name::Token;
 
@@ -22,13 +22,15 @@ const UNTOLD: Duration = Duration::from_millis(200);
 impl Redis {
     /// A free lock costs one question. Whoever is told "busy" and will wait asks again at once, and to be told of the next change
     /// from then on: so the server remembers nothing for those who get what they ask for.
-    pub(super) async fn ask(&self, claim: &Claim) -> Result<Attempt> {
+    pub(super) async fn ask(&self, claim: &Claim, at_least: Option<Token>) -> Result<Attempt> {
+        // A quorum may find a node of another layout after it has said what it carries.
+        self.capabilities.refuse(claim.mode)?;
         let slot = self.router.slot(&claim.resource)?;
         refuse_all_tag(&claim.resource, claim.mode)?;
-        let (attempt, mut answer) = self.ask_once(slot, claim, &[]).await?;
-        let Attempt::Busy { mut poll_within, mut holder } = attempt else { return Ok(attempt) };
+        let (attempt, mut answer) = self.ask_once(slot, claim, at_least, &[]).await?;
+        let Attempt::Busy { retry: Retry::OnSignal { mut within }, mut holder } = attempt else { return Ok(attempt) };
         if claim.queue == Queue::Never {
-            return Ok(Attempt::Busy { poll_within, holder });
+            return Ok(Attempt::busy(within, holder));
         }
         let shared = &self.router.shared;
         let channel = self.layout.channel_of(claim);
@@ -41,28 +43,28 @@ impl Redis {
         if let Some(heard) = heard
             && !shared.is_told(&channel, heeds, answer.session(), heard)
         {
-            let (again, second) = self.ask_once(slot, claim, heeds).await?;
-            let Attempt::Busy { poll_within: next, holder: present } = again else { return Ok(again) };
-            (answer, poll_within, holder) = (second, next, present);
+            let (again, second) = self.ask_once(slot, claim, at_least, heeds).await?;
+            let Attempt::Busy { retry: Retry::OnSignal { within: next }, holder: present } = again else { return Ok(again) };
+            (answer, within, holder) = (second, next, present);
             if answer.will_tell() {
                 shared.will_be_told(&channel, heeds, answer.session(), heard);
             } else {
-                poll_within = poll_within.min(UNTOLD);
+                within = within.min(UNTOLD);
             }
         }
-        poll_within = poll_within.min(answer.link.waits(&channel, claim, answer.wake()));
+        within = within.min(answer.link.waits(&channel, claim, answer.wake()));
         if answer.wake() == Wake::PubSub && self.layout == Layout::Plain {
-            poll_within = poll_within.min(UNTOLD);
+            within = within.min(UNTOLD);
         }
-        Ok(Attempt::Busy { poll_within, holder })
+        Ok(Attempt::busy(within, holder))
     }
 
     /// One question, answered by so many replicas too as must have a grant.
-    async fn ask_once(&self, slot: u16, claim: &Claim, heeds: &[&str]) -> Result<(Attempt, Answer)> {
+    async fn ask_once(&self, slot: u16, claim: &Claim, at_least: Option<Token>, heeds: &[&str]) -> Result<(Attempt, Answer)> {
         let answer = if claim.mode == Mode::Exclusive {
-            self.ask_for_lock(slot, claim, heeds).await?
+            self.ask_for_lock(slot, claim, at_least, heeds).await?
         } else {
-            let call = self.to_acquire(claim)?;
+            let call = self.to_acquire(claim, at_least)?;
             self.recorded(claim.lease, self.call("acquiring", slot, &call, heeds)).await?
         };
         let Value::Array(items) = &answer.value else { return Err(unexpected("acquiring")) };
@@ -79,12 +81,12 @@ impl Redis {
         Ok((self.attempt(claim, items)?, answer))
     }
 
-    async fn ask_for_lock(&self, slot: u16, claim: &Claim, heeds: &[&str]) -> Result<Answer> {
+    async fn ask_for_lock(&self, slot: u16, claim: &Claim, at_least: Option<Token>, heeds: &[&str]) -> Result<Answer> {
         let name = &claim.resource;
         let (token, note) = (self.layout.token(name), keys::note(name));
         let (owner, lease, tokens) = (claim.owner.to_string(), claim.lease_millis().to_string(), claim.tokens.to_string());
         let keys = [name.as_str(), &token, &note];
-        let least = wire::least(claim.at_least, claim.tokens)?;
+        let least = wire::least(at_least, claim.tokens)?;
         let args = [&*owner, &*lease, &*tokens, &*self.token_idle, &*least, claim.note.as_deref().unwrap_or_default()];
         let without_note = usize::from(claim.note.is_none());
         let (keys, args) = (&keys[..3 - without_note], &args[..6 - without_note]);
@@ -124,6 +126,6 @@ impl Redis {
             return Err(foreign("the key is a hash, but its fields are not owners of a lock"));
         }
         let holder = holder.filter(|holder| *holder != "mode").map(str::to_owned);
-        Ok(Attempt::Busy { poll_within: Duration::from_millis(left.saturating_add(1)), holder })
+        Ok(Attempt::busy(Duration::from_millis(left.saturating_add(1)), holder))
     }
 }

@@ -104,7 +104,7 @@ impl Redis {
             permits: int(free).map(|free| Permits { of: free.saturating_add(taken), free }),
             count: int(count).and_then(|n| u64::try_from(n).ok()),
             fence,
-            verdicts: Vec::new(),
+            nodes: Vec::new(),
         })
     }
 
@@ -157,7 +157,9 @@ impl Redis {
         let answer = array(answer, "breaking")?;
         let [fence, was] = &*answer else { return Err(unexpected("breaking")) };
         let fence = token_of(fence).ok_or_else(|| unexpected("breaking"))?;
-        Ok(Some(Broken { holders: self.read(name, was).await?.holders, fence }))
+        let broken = Broken { holders: self.read(name, was).await?.holders, fence };
+        channels.iter().for_each(|channel| self.router.shared.hub.fire(channel));
+        Ok(Some(broken))
     }
 
     /// Bounds one of many round trips.

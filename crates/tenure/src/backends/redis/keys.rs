@@ -170,7 +170,7 @@ pub(crate) fn prefixes_of<'a>(prefix: &'a str, name: &'a str) -> impl Iterator<I
 
 const MOST_PREFIXES: usize = 4;
 
-/// The longest leases that clients of a prefix have introduced themselves with.
+/// The longest leases that clients of a prefix have named.
 pub(crate) fn leases(prefix: &str) -> String {
     if prefix.is_empty() { LEASES.to_owned() } else { format!("{LEASES}:{prefix}") }
 }

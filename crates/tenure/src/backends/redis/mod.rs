@@ -14,8 +14,8 @@ mod frames;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod handshake;
+mod identify;
 mod inspect;
-mod introduce;
 mod keys;
 mod known;
 mod link;
@@ -60,11 +60,11 @@ use self::scripts::{Scripts, Source};
 use self::shared::{Wake, lock};
 use self::wire::Call;
 use crate::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Client, Member, Mode, Modes, Reach, Released, Renewal, Safety, Scope, Server,
-    State, Survival,
+    Attempt, Backend, Broken, Capabilities, Claim, Client, Leases, Mode, Modes, Reach, Released, Renewal, Safety, Scope, Server,
+    State, Survival, Voter,
 };
 use crate::clock::{Clock, Instant};
-use crate::error::{Error, Fault, Result};
+use crate::error::{Fault, Result};
 use crate::name::{Resource, Token};
 use crate::signal::Signal;
 
@@ -82,7 +82,7 @@ struct Redis {
     counters: bool,
     /// Who else must have a grant before it counts.
     sync: Option<Sync>,
-    fails_over: bool,
+    capabilities: Capabilities,
     client: Client,
     /// What all names begin with.
     prefix: String,
@@ -91,7 +91,34 @@ struct Redis {
     known_clients: KnownClients,
     /// Until when the client's record lives, and how many connections had been made when it was written.
     record: Mutex<(Instant, u64)>,
-    wake: Wake,
+}
+
+/// What a server promises, by how it is used.
+fn capabilities(layout: Layout, wake: Wake, fails_over: bool) -> Capabilities {
+    Capabilities {
+        backend: NAME,
+        reach: Reach::Network,
+        nodes: 1,
+        modes: match layout {
+            Layout::Redisson => Modes::ALL,
+            Layout::Plain => Modes::exclusive_for("layout=plain has exclusive locks alone"),
+        },
+        leases: Leases::ANY,
+        batch: 256,
+        token_blocks: true,
+        queues: false,
+        watch_first: wake == Wake::Tracking,
+        fails_over,
+        pushes_losses: false,
+        // A lock is as durable as the server's memory; tokens follow the clock and so outlive it.
+        safety: Safety {
+            holder_pause: Survival::FenceOnly,
+            store_restart: Survival::FenceOnly,
+            power_loss: Survival::FenceOnly,
+            failover: Survival::FenceOnly,
+            clock_jump: Survival::FenceOnly,
+        },
+    }
 }
 
 impl Redis {
@@ -194,24 +221,8 @@ impl Redis {
 
 #[async_trait]
 impl Backend for Redis {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            backend: NAME,
-            reach: Reach::Network,
-            modes: if self.layout == Layout::Redisson { Modes::ALL } else { Modes::EXCLUSIVE },
-            token_blocks: true,
-            queues: false,
-            watch_first: self.wake == Wake::Tracking,
-            fails_over: self.fails_over,
-            // A lock is as durable as the server's memory; tokens follow the clock and so outlive it.
-            safety: Safety {
-                holder_pause: Survival::FenceOnly,
-                store_restart: Survival::FenceOnly,
-                power_loss: Survival::FenceOnly,
-                failover: Survival::FenceOnly,
-                clock_jump: Survival::FenceOnly,
-            },
-        }
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
     }
 
     fn partition(&self, resource: &Resource) -> u32 {
@@ -220,10 +231,7 @@ impl Backend for Redis {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
-        if !self.capabilities().modes.carry(claim.mode) {
-            return Err(self.refusal(claim.mode));
-        }
-        self.ask(claim).await
+        self.ask(claim, None).await
     }
 
     async fn renew(&self, claims: &[Claim]) -> Result<Vec<Renewal>> {
@@ -253,29 +261,8 @@ impl Backend for Redis {
         }
     }
 
-    async fn break_hold(&self, name: &Resource, at_least: Option<Token>) -> Result<Option<Broken>> {
-        let broken = self.break_all(name, at_least).await?;
-        if broken.is_some() {
-            let channels = self.layout.channels_of_key(name.as_str());
-            channels.iter().for_each(|channel| self.router.shared.hub.fire(channel));
-        }
-        Ok(broken)
-    }
-
-    async fn introduce(&self, longest: Duration) -> Result<Server> {
-        self.who_answers(longest).await
-    }
-
-    fn session(&self) -> u64 {
-        self.router.session()
-    }
-
-    fn members(&self) -> Vec<Member> {
-        Vec::new()
-    }
-
-    fn refusal(&self, mode: Mode) -> Error {
-        Error::Unsupported { backend: NAME, what: format!("{mode} with layout=plain") }
+    async fn break_hold(&self, name: &Resource) -> Result<Option<Broken>> {
+        self.break_all(name, None).await
     }
 
     async fn close(&self) -> Result<()> {
@@ -286,5 +273,24 @@ impl Backend for Redis {
         drop(self.router.ask("removing the client's record", self.router.slot_of_key(&key), Question::Command(&del)).await);
         self.router.close();
         Ok(())
+    }
+}
+
+#[async_trait]
+impl Voter for Redis {
+    async fn vote(&self, claim: &Claim, at_least: Option<Token>) -> Result<Attempt> {
+        self.ask(claim, at_least).await
+    }
+
+    async fn break_above(&self, name: &Resource, at_least: Token) -> Result<Option<Broken>> {
+        self.break_all(name, Some(at_least)).await
+    }
+
+    async fn identify(&self, longest: Duration) -> Result<Server> {
+        self.who_answers(longest).await
+    }
+
+    fn connection(&self) -> u64 {
+        self.router.session()
     }
 }

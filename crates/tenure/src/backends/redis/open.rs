@@ -19,7 +19,7 @@ use super::sentinel::Sentinels;
 use super::shared::{Shared, Wake};
 use super::slots::Address;
 use super::url::{Url, refuse};
-use crate::backend::{Backend, Claim};
+use crate::backend::{Leases, Opened};
 use crate::clock::Instant;
 use crate::connect::{self, Context, Options, decode};
 use crate::duration;
@@ -33,7 +33,7 @@ pub(super) const PORT: u16 = 6379;
 pub(super) const SENTINEL_PORT: u16 = 26379;
 
 /// Opens all schemes of Redis.
-pub(crate) fn open(address: connect::Address, context: Context) -> BoxFuture<'static, Result<Arc<dyn Backend>>> {
+pub(crate) fn open(address: connect::Address, context: Context) -> BoxFuture<'static, Result<Opened>> {
     Box::pin(async move {
         let connect::Address { scheme, rest, mut options } = address;
         let layout = options.one_of("layout", &[("redisson", Layout::Redisson), ("plain", Layout::Plain)])?;
@@ -59,16 +59,15 @@ pub(crate) fn open(address: connect::Address, context: Context) -> BoxFuture<'st
             token_idle,
             counters,
             sync,
-            fails_over,
+            capabilities: super::capabilities(layout, wake, fails_over),
             client,
             prefix,
             clock,
             timeout,
             known_clients,
             record,
-            wake,
         };
-        Ok(Arc::new(redis) as Arc<dyn Backend>)
+        Ok(Opened::of_voter(Arc::new(redis)))
     })
 }
 
@@ -155,7 +154,7 @@ pub(super) fn token_idle(options: &mut Options) -> Result<Duration> {
         None => Ok(TOKEN_IDLE),
         Some("never") => Ok(Duration::ZERO),
         Some(text) => match duration::parse(text).map_err(|e| connect::of_option("token_ttl", e))? {
-            d if d < Claim::MAX_LEASE => {
+            d if d < Leases::ANY.longest => {
                 let problem = "could let a token go back under a hold";
                 Err(Error::config("the option \"token_ttl\"", problem, "24h or more, or never"))
             }

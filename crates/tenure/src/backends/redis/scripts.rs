@@ -105,7 +105,7 @@ pub(crate) struct Family {
     pub(crate) permits_release_alone: Source,
     pub(crate) permits_resize: Source,
     pub(crate) latch: Source,
-    pub(crate) introduce: Source,
+    pub(crate) identify: Source,
 }
 
 pub(crate) static FAMILY: LazyLock<Family> = LazyLock::new(|| {
@@ -126,6 +126,6 @@ pub(crate) static FAMILY: LazyLock<Family> = LazyLock::new(|| {
         permits_release_alone: script(&[NOW, TELL, PERMITS], include_str!("scripts/permits_release_alone.lua")),
         permits_resize: script(&[NOW, TELL, PERMITS], include_str!("scripts/permits_resize.lua")),
         latch: script(&[TELL], include_str!("scripts/latch.lua")),
-        introduce: script(&[], include_str!("scripts/introduce.lua")),
+        identify: script(&[], include_str!("scripts/identify.lua")),
     }
 });

@@ -62,12 +62,12 @@ impl Redis {
         millis(if idle.is_zero() { NUMBER_IDLE } else { idle }.max(2 * lease))
     }
 
-    pub(super) fn to_acquire(&self, claim: &Claim) -> Result<Call> {
+    pub(super) fn to_acquire(&self, claim: &Claim, at_least: Option<Token>) -> Result<Call> {
         let name = &claim.resource;
         let (owner, lease, idle) = (claim.owner.to_string(), claim.lease_millis().to_string(), self.token_idle.clone());
         let (main, token, note) = (name.as_str().to_owned(), self.layout.token(name), claim.note.as_deref());
         let (channel, verb) = (self.layout.channel_of(claim), self.publish().to_owned());
-        let least = least(claim.at_least, claim.tokens)?;
+        let least = least(at_least, claim.tokens)?;
         let call = match claim.mode {
             Mode::Fair => {
                 let [line, deadlines, ours] = keys::line(name);

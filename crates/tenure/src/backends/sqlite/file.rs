@@ -174,7 +174,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = Database::open(&Terms::of(dir.path().join("full.db")), Duration::from_secs(1)).unwrap();
         file.conn.execute_batch("PRAGMA max_page_count = 1").unwrap();
-        let sql = "INSERT INTO holds VALUES (zeroblob(100000), '', 0, 0, '', '', 0, 0, 0, NULL)";
+        let sql = "INSERT INTO holds VALUES (zeroblob(100000), '', 0, 0, '', '', 0, 0, 0, NULL, NULL)";
         let e = sqlite_error(&file.place.path, "acquiring", &file.conn.execute(sql, []).unwrap_err());
         assert_eq!((e.fault(), e.is_transient()), (Some(Fault::Disk), true));
     }

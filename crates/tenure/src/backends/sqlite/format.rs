@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::fault::NAME;
 use super::file::Refusal;
-use super::introduce;
+use super::identify;
 use crate::error::{Error, Fault, Result};
 
 /// Marks the file as ours: "TNRE".
@@ -15,14 +15,26 @@ const VERSION: i32 = 2;
 /// Exclusive locks alone: one hold per name, no modes.
 const BEFORE: i32 = 1;
 
-// Names are blobs: SQLite's text functions stop at a NUL. No column has a default, see `migrate`.
-const SCHEMA: &str = "
-CREATE TABLE IF NOT EXISTS counter (one INTEGER PRIMARY KEY CHECK (one = 1), token INTEGER NOT NULL) STRICT;
+/// One row per hold. The last column came later: programs that know nothing of it leave it out.
+const HOLDS: &str = "
+CREATE TABLE holds (
+    name BLOB NOT NULL, owner TEXT NOT NULL, kind INTEGER NOT NULL, take INTEGER NOT NULL, client TEXT NOT NULL,
+    boot TEXT NOT NULL, until INTEGER NOT NULL, token INTEGER NOT NULL, last INTEGER NOT NULL, note TEXT, since INTEGER,
+    PRIMARY KEY (name, owner)
+) STRICT, WITHOUT ROWID;
+";
+/// The same as the first programs of this format made it.
+const HOLDS_BEFORE: &str = "
 CREATE TABLE holds (
     name BLOB NOT NULL, owner TEXT NOT NULL, kind INTEGER NOT NULL, take INTEGER NOT NULL, client TEXT NOT NULL,
     boot TEXT NOT NULL, until INTEGER NOT NULL, token INTEGER NOT NULL, last INTEGER NOT NULL, note TEXT,
     PRIMARY KEY (name, owner)
 ) STRICT, WITHOUT ROWID;
+";
+
+// Names are blobs: SQLite's text functions stop at a NUL. No other column has a default, see `migrate`.
+const SCHEMA: &str = "
+CREATE TABLE IF NOT EXISTS counter (one INTEGER PRIMARY KEY CHECK (one = 1), token INTEGER NOT NULL) STRICT;
 CREATE TABLE waiters (
     place INTEGER PRIMARY KEY, name BLOB NOT NULL, owner TEXT NOT NULL, kind INTEGER NOT NULL, take INTEGER NOT NULL,
     client TEXT NOT NULL, boot TEXT NOT NULL, until INTEGER NOT NULL
@@ -62,6 +74,8 @@ const STATISTICS: [(&str, &str); 2] = [
 pub(super) enum Format {
     Empty,
     Before,
+    /// The present format, but for the column that came later.
+    WithoutSince,
     Present,
 }
 
@@ -74,10 +88,14 @@ pub(super) fn check(conn: &Connection, path: &Path) -> Result<Format, Refusal> {
     match (application, version, objects) {
         (0, 0, 0) => Ok(Format::Empty),
         (APPLICATION, BEFORE | VERSION, _) => {
-            let schema = if version == BEFORE { SCHEMA_BEFORE } else { SCHEMA };
-            match foreign(conn, schema)? {
-                None if version == BEFORE => Ok(Format::Before),
-                None => Ok(Format::Present),
+            let found = |schemas: &[&str]| foreign(conn, &schemas.concat());
+            let (differs, format) = match version {
+                BEFORE => (found(&[SCHEMA_BEFORE])?, Format::Before),
+                _ if found(&[SCHEMA, HOLDS_BEFORE])?.is_none() => (None, Format::WithoutSince),
+                _ => (found(&[SCHEMA, HOLDS])?, Format::Present),
+            };
+            match differs {
+                None => Ok(format),
                 Some(what) => {
                     refuse(format!("{} {what}; allowed: the tables of format {version} and nothing else", path.display()))
                 }
@@ -104,7 +122,7 @@ fn foreign(conn: &Connection, schema: &str) -> rusqlite::Result<Option<String>> 
     let ours = Connection::open_in_memory()?;
     ours.execute_batch(schema)?;
     let needed = objects(&ours)?;
-    ours.execute_batch(introduce::TABLES)?;
+    ours.execute_batch(identify::TABLES)?;
     let mut known = objects(&ours)?;
     known.extend(STATISTICS.map(|(name, sql)| ("table".to_owned(), name.to_owned(), name.to_owned(), Some(sql.to_owned()))));
     let found = objects(conn)?;
@@ -127,8 +145,9 @@ pub(super) fn prepare(conn: &mut Connection, path: &Path) -> Result<(), Refusal>
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Another process may have been faster.
     match check(&tx, path)? {
-        Format::Empty => tx.execute_batch(SCHEMA)?,
+        Format::Empty => tx.execute_batch(&[SCHEMA, HOLDS].concat())?,
         Format::Before => migrate(&tx)?,
+        Format::WithoutSince => add_since(&tx)?,
         Format::Present => return Ok(()),
     }
     tx.execute_batch(&format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}"))?;
@@ -139,11 +158,22 @@ pub(super) fn prepare(conn: &mut Connection, path: &Path) -> Result<(), Refusal>
 /// hold, and find held what is held. They cannot lock anew: they leave out columns that have no default.
 fn migrate(conn: &Connection) -> rusqlite::Result<()> {
     conn.execute_batch("ALTER TABLE holds RENAME TO holds_before; DROP TABLE waiters")?;
-    conn.execute_batch(SCHEMA)?;
+    conn.execute_batch(&[SCHEMA, HOLDS].concat())?;
     // Those in line cannot be served any more; they poll, and are told so.
     conn.execute_batch(
         "INSERT INTO holds (name, owner, kind, take, client, boot, until, token, last, note)
          SELECT name, owner, 0, 0, client, boot, until, token, last, note FROM holds_before;
+         DROP TABLE holds_before",
+    )
+}
+
+/// Made anew instead of altered: what is in the file is ours to the letter. Programs that have it open go on as they did.
+fn add_since(conn: &Connection) -> rusqlite::Result<()> {
+    conn.execute_batch("ALTER TABLE holds RENAME TO holds_before")?;
+    conn.execute_batch(HOLDS)?;
+    conn.execute_batch(
+        "INSERT INTO holds (name, owner, kind, take, client, boot, until, token, last, note)
+         SELECT name, owner, kind, take, client, boot, until, token, last, note FROM holds_before;
          DROP TABLE holds_before",
     )
 }

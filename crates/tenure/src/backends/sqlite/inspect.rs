@@ -65,7 +65,7 @@ impl Verbs<'_> {
         let now = self.me.clock.now();
         let mut names: BTreeMap<Vec<u8>, Found> = BTreeMap::new();
         let at = signed(now.as_nanos());
-        self.each(HOLDS, params![prefix.as_bytes(), at], prefix, 8, |row, name| {
+        self.each(HOLDS, params![prefix.as_bytes(), at], prefix, 9, |row, name| {
             names.entry(name).or_default().holds.push(Hold::read(row)?);
             Ok(())
         })?;
@@ -145,7 +145,7 @@ impl Verbs<'_> {
             count,
             fence,
             holders: holds.into_iter().map(|hold| hold.show(now)).collect(),
-            verdicts: Vec::new(),
+            nodes: Vec::new(),
             resource,
         }
     }

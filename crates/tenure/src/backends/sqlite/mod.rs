@@ -21,9 +21,9 @@ mod format;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod groups;
+mod identify;
 mod index;
 mod inspect;
-mod introduce;
 mod line;
 mod message;
 mod names;
@@ -59,16 +59,39 @@ use self::verbs::{Answer, Verbs};
 use self::watches::Watches;
 use self::worker::{Ask, Job, Worker};
 use crate::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Member, Mode, Modes, Reach, Released, Renewal, Safety, Scope, Server, State,
-    Survival,
+    Attempt, Backend, Broken, Capabilities, Claim, Leases, Modes, Opened, Reach, Released, Renewal, Safety, Scope, Server, State,
+    Survival, Voter,
 };
 use crate::connect::{Address, Context};
 use crate::error::{Error, Fault, Result};
+use crate::lifeline::Lifeline;
 use crate::name::{Resource, Token};
 use crate::signal::{Hub, Signal};
 
+static CAPABILITIES: Capabilities = Capabilities {
+    backend: NAME,
+    reach: Reach::Machine,
+    nodes: 1,
+    modes: Modes::ALL,
+    leases: Leases::ANY,
+    batch: 256,
+    token_blocks: true,
+    queues: true,
+    watch_first: true,
+    fails_over: false,
+    pushes_losses: false,
+    safety: Safety {
+        holder_pause: Survival::FenceOnly,
+        // There is no process but the holders' own: the others go on.
+        store_restart: Survival::Lock,
+        power_loss: Survival::Together,
+        failover: Survival::Together,
+        clock_jump: Survival::Lock,
+    },
+};
 const RELEASING: &str = "releasing";
 const INSPECTING: &str = "inspecting";
+const BREAKING: &str = "breaking";
 
 /// A client of a file. Its thread ends when it is closed or dropped.
 struct Sqlite {
@@ -97,24 +120,8 @@ impl Sqlite {
 
 #[async_trait]
 impl Backend for Sqlite {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            backend: NAME,
-            reach: Reach::Machine,
-            modes: Modes::ALL,
-            token_blocks: true,
-            queues: true,
-            watch_first: true,
-            fails_over: false,
-            safety: Safety {
-                holder_pause: Survival::FenceOnly,
-                // There is no process but the holders' own: whoever is left goes on.
-                store_restart: Survival::Lock,
-                power_loss: Survival::Together,
-                failover: Survival::Together,
-                clock_jump: Survival::Lock,
-            },
-        }
+    fn capabilities(&self) -> &Capabilities {
+        &CAPABILITIES
     }
 
     fn partition(&self, _: &Resource) -> u32 {
@@ -122,8 +129,7 @@ impl Backend for Sqlite {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
-        let claim = claim.clone();
-        self.ask("acquiring", move |verbs| verbs.acquire(&claim)).await
+        self.vote(claim, None).await
     }
 
     async fn renew(&self, claims: &[Claim]) -> Result<Vec<Renewal>> {
@@ -153,25 +159,9 @@ impl Backend for Sqlite {
         }
     }
 
-    async fn break_hold(&self, resource: &Resource, at_least: Option<Token>) -> Result<Option<Broken>> {
+    async fn break_hold(&self, resource: &Resource) -> Result<Option<Broken>> {
         let resource = resource.clone();
-        self.ask("breaking", move |verbs| verbs.break_hold(&resource, at_least)).await
-    }
-
-    async fn introduce(&self, longest: Duration) -> Result<Server> {
-        self.ask("introducing", move |verbs| verbs.introduce(longest)).await
-    }
-
-    fn session(&self) -> u64 {
-        0
-    }
-
-    fn members(&self) -> Vec<Member> {
-        Vec::new()
-    }
-
-    fn refusal(&self, mode: Mode) -> Error {
-        Error::unsupported(NAME, mode)
+        self.ask(BREAKING, move |verbs| verbs.break_hold(&resource, None)).await
     }
 
     async fn close(&self) -> Result<()> {
@@ -184,8 +174,29 @@ impl Backend for Sqlite {
     }
 }
 
+#[async_trait]
+impl Voter for Sqlite {
+    async fn vote(&self, claim: &Claim, at_least: Option<Token>) -> Result<Attempt> {
+        let claim = claim.clone();
+        self.ask("acquiring", move |verbs| verbs.acquire(&claim, at_least)).await
+    }
+
+    async fn break_above(&self, resource: &Resource, at_least: Token) -> Result<Option<Broken>> {
+        let resource = resource.clone();
+        self.ask(BREAKING, move |verbs| verbs.break_hold(&resource, Some(at_least))).await
+    }
+
+    async fn identify(&self, longest: Duration) -> Result<Server> {
+        self.ask("identifying", move |verbs| verbs.identify(longest)).await
+    }
+
+    fn connection(&self) -> u64 {
+        0
+    }
+}
+
 /// Opens `sqlite:`. All that blocks happens on the client's own thread.
-pub(crate) fn open(address: Address, context: Context) -> BoxFuture<'static, Result<Arc<dyn Backend>>> {
+pub(crate) fn open(address: Address, context: Context) -> BoxFuture<'static, Result<Opened>> {
     Box::pin(async move {
         let watches = Watches::default();
         let hub = Hub::with_on_last({
@@ -196,8 +207,9 @@ pub(crate) fn open(address: Address, context: Context) -> BoxFuture<'static, Res
         let jobs = Arc::new(jobs);
         siblings::join(&jobs);
         let (opened, opening) = oneshot::channel();
-        let (worker_hub, runtime) = (hub.clone(), Handle::current());
-        let start = move || match Worker::open(address, context, worker_hub, watches, runtime) {
+        let (company, lifeline) = ((hub.clone(), watches, Handle::current()), Lifeline::default());
+        let kept = lifeline.clone();
+        let start = move || match Worker::open(address, context, kept, company) {
             Ok(worker) => {
                 drop(opened.send(Ok(worker.path())));
                 worker.run(&inbox);
@@ -207,6 +219,6 @@ pub(crate) fn open(address: Address, context: Context) -> BoxFuture<'static, Res
         let thread = std::thread::Builder::new().name("tenure-sqlite".into()).spawn(start);
         thread.map_err(|e| Error::unavailable(NAME, "opening", Fault::Connection, format!("no thread: {e}")))?;
         let path = opening.await.unwrap_or(Err(Error::Closed))?;
-        Ok(Arc::new(Sqlite { path, jobs, hub }) as Arc<dyn Backend>)
+        Ok(Opened::of_voter(Arc::new(Sqlite { path, jobs, hub })).with_lifeline(lifeline))
     })
 }

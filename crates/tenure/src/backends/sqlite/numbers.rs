@@ -89,13 +89,13 @@ impl Verbs<'_> {
     }
 
     fn latch_is_busy(&self, claim: &Claim, now: Instant) -> rusqlite::Result<Attempt> {
-        let mut poll_within = self.poll();
+        let mut within = self.poll();
         if claim.mode == Mode::CountZero && claim.queue == Queue::Allowed {
             // One place per client: all of it are woken together, and nobody takes back a place that it gives up.
             self.stand_in_line(claim, &self.me.client, Turn::Open, now)?;
-            poll_within = poll_within.min(claim.place_lease() / 3);
+            within = within.min(claim.place_lease() / 3);
         }
-        Ok(Attempt::Busy { poll_within, holder: None })
+        Ok(Attempt::busy(within, None))
     }
 
     fn remove_latch(&mut self, name: &str) -> rusqlite::Result<()> {

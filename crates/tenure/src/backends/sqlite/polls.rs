@@ -55,9 +55,9 @@ impl Verbs<'_> {
         }
         // Who is not the first in a fair line is told so by the one before it, also by its death: a thousand need not ask each second.
         let told = if is_told { PATIENT_POLL } else { self.poll() };
-        let poll_within = [ends, ahead, place, left].into_iter().flatten().fold(told, Duration::min);
+        let within = [ends, ahead, place, left].into_iter().flatten().fold(told, Duration::min);
         let holder = holds.first().map(|hold| hold.owner.clone());
-        Ok(Attempt::Busy { poll_within: poll_within.max(LEAST_POLL), holder })
+        Ok(Attempt::busy(within.max(LEAST_POLL), holder))
     }
 
     /// Whether the end of a client is seen here, and its word comes.

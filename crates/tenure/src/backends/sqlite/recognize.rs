@@ -73,7 +73,7 @@ fn read(path: &Path, open: fn(&Path) -> rusqlite::Result<Connection>, patience: 
     let tx = conn.transaction()?;
     match format::check(&tx, path) {
         Ok(Format::Empty) => Ok(Verdict::Empty),
-        Ok(Format::Before | Format::Present) => Ok(Verdict::Ours),
+        Ok(Format::Before | Format::WithoutSince | Format::Present) => Ok(Verdict::Ours),
         Err(Refusal::Final(e)) if format::is_marked(&tx)? => Ok(Verdict::Changed(e)),
         Err(Refusal::Final(e)) => Ok(Verdict::Foreign(e)),
         Err(Refusal::Sqlite(e)) => Err(e),

@@ -19,12 +19,14 @@ pub(super) struct Hold {
     pub(super) token: Token,
     pub(super) last: Token,
     note: Option<String>,
+    /// By the wall clock, in microseconds. `None` in rows that a program without this column has written.
+    since: Option<i64>,
 }
 
 /// What [`Hold::read`] reads.
 macro_rules! hold_columns {
     () => {
-        "owner, client, kind, take, until, token, last, note"
+        "owner, client, kind, take, until, token, last, note, since"
     };
 }
 pub(super) use hold_columns;
@@ -39,17 +41,16 @@ impl Hold {
             token: Token::new(unsigned(row.get(5)?)),
             last: Token::new(unsigned(row.get(6)?)),
             note: row.get(7)?,
+            since: row.get(8)?,
         })
     }
 
     pub(super) fn show(self, now: Instant) -> Holder {
-        let since = UNIX_EPOCH.checked_add(Duration::from_micros(self.token.get()));
         Holder {
             owner: self.owner,
             mode: self.mode,
             token: Some(self.last),
-            // A token that was asked for may be far from any clock.
-            since: since.filter(|since| *since <= SystemTime::now() + Duration::from_secs(3600)),
+            since: self.since.and_then(|micros| UNIX_EPOCH.checked_add(Duration::from_micros(unsigned(micros)))),
             expires_in: Some(self.until.since(now)),
             note: self.note,
         }
@@ -112,7 +113,7 @@ impl Verbs<'_> {
         let mut rows = statement.query(params![name.as_bytes(), signed(now.as_nanos())])?;
         let mut stored = Stored { holds: Vec::new(), lapsed: false };
         while let Some(row) = rows.next()? {
-            if row.get(8)? {
+            if row.get(9)? {
                 stored.holds.push(Hold::read(row)?);
             } else {
                 stored.lapsed = true;
@@ -202,6 +203,12 @@ fn read_mode(row: &Row<'_>, at: usize) -> rusqlite::Result<Mode> {
         5 => Ok(Mode::CountZero),
         _ => Err(rusqlite::Error::IntegralValueOutOfRange(at, kind)),
     }
+}
+
+/// The wall clock, for people only.
+pub(super) fn now_micros() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
 pub(super) fn unsigned(n: i64) -> u64 {

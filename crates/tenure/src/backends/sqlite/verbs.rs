@@ -10,7 +10,7 @@ use super::bounds::Bounds;
 use super::fault::NAME;
 use super::line::before;
 use super::peers::{Life, Peers};
-use super::rows::{Hold, Stored, signed, turn_of, unsigned, written};
+use super::rows::{Hold, Stored, now_micros, signed, turn_of, unsigned, written};
 use crate::backend::{Attempt, Broken, Claim, Mode, Released, Renewal};
 use crate::backends::verdict::{Turn, Verdict, verdict};
 use crate::clock::{Clock, Instant};
@@ -48,7 +48,7 @@ pub(super) struct Verbs<'a> {
 }
 
 impl Verbs<'_> {
-    pub(super) fn acquire(&mut self, claim: &Claim) -> Answer<Attempt> {
+    pub(super) fn acquire(&mut self, claim: &Claim, at_least: Option<Token>) -> Answer<Attempt> {
         let name = claim.resource.as_str();
         let owner = claim.owner.to_string();
         let now = self.me.clock.now();
@@ -72,10 +72,10 @@ impl Verbs<'_> {
             let waiting: Vec<_> = line.iter().map(|waiter| (&*waiter.owner, waiter.mode)).collect();
             let left = turn_of(&line).left_to_writers(now);
             let attempt = match verdict(&&*owner, claim.mode, &held, &waiting, number, left.is_some()) {
-                Verdict::Again(mine) => self.go_on(claim, &owner, &holds[mine], holds[mine].mode, now)?,
+                Verdict::Again(mine) => self.go_on(claim, at_least, &holds[mine], holds[mine].mode, now)?,
                 Verdict::Change(mine) => {
                     ended = true;
-                    self.go_on(claim, &owner, &holds[mine], claim.mode.held_as(), now)?
+                    self.go_on(claim, at_least, &holds[mine], claim.mode.held_as(), now)?
                 }
                 Verdict::Grant => {
                     match claim.mode {
@@ -83,7 +83,7 @@ impl Verbs<'_> {
                         Mode::Read if !line.is_empty() => self.set_turn(name, Turn::Writers)?,
                         _ => {}
                     }
-                    self.grant(claim, &owner, now)?
+                    self.grant(claim, at_least, now)?
                 }
                 Verdict::Busy => {
                     let (alive, dead) = self.look_at(&before(claim.mode, &owner, &holds, &line));
@@ -106,9 +106,9 @@ impl Verbs<'_> {
         Ok(attempt)
     }
 
-    fn go_on(&self, claim: &Claim, owner: &str, hold: &Hold, mode: Mode, now: Instant) -> Answer<Attempt> {
+    fn go_on(&self, claim: &Claim, at_least: Option<Token>, hold: &Hold, mode: Mode, now: Instant) -> Answer<Attempt> {
         let (mut token, mut last) = (hold.token, hold.last);
-        if let Some(least) = claim.at_least.filter(|least| *least > token) {
+        if let Some(least) = at_least.filter(|least| *least > token) {
             let Some(reserved) = least.plus(u64::from(claim.tokens.max(1)) - 1) else { return Ok(Err(exhausted())) };
             (token, last) = (least, reserved);
             self.count_to(last)?;
@@ -117,13 +117,13 @@ impl Verbs<'_> {
         let until = signed(now.after(claim.lease).as_nanos());
         let sql = "UPDATE holds SET until = ?3, kind = ?4, token = ?5, last = ?6 WHERE name = ?1 AND owner = ?2";
         let name = claim.resource.as_str().as_bytes();
-        self.run(sql, params![name, owner, until, kind, signed(token.get()), signed(last.get())])?;
+        self.run(sql, params![name, hold.owner, until, kind, signed(token.get()), signed(last.get())])?;
         Ok(Ok(Attempt::Granted { token, valid_for: claim.lease }))
     }
 
-    fn grant(&mut self, claim: &Claim, owner: &str, now: Instant) -> Answer<Attempt> {
-        let name = claim.resource.as_str();
-        let (token, last) = match self.tokens(claim.tokens, claim.at_least)? {
+    fn grant(&mut self, claim: &Claim, at_least: Option<Token>, now: Instant) -> Answer<Attempt> {
+        let (name, owner) = (claim.resource.as_str(), claim.owner.to_string());
+        let (token, last) = match self.tokens(claim.tokens, at_least)? {
             Ok(tokens) => tokens,
             Err(e) => return Ok(Err(e)),
         };
@@ -132,11 +132,11 @@ impl Verbs<'_> {
         let until = signed(now.after(claim.lease).as_nanos());
         let (first, last) = (signed(token.get()), signed(last.get()));
         self.run(
-            "INSERT OR REPLACE INTO holds (name, owner, kind, take, client, boot, until, token, last, note)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-            params![name.as_bytes(), owner, kind, take, self.me.client, self.me.boot, until, first, last, &**note],
+            "INSERT OR REPLACE INTO holds (name, owner, kind, take, client, boot, until, token, last, note, since)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+            params![name.as_bytes(), owner, kind, take, self.me.client, self.me.boot, until, first, last, &**note, now_micros()],
         )?;
-        self.leave_line(name, owner)?;
+        self.leave_line(name, &owner)?;
         self.tell_who_holds(name, claim.mode, now)?;
         Ok(Ok(Attempt::Granted { token, valid_for: claim.lease }))
     }

@@ -87,6 +87,9 @@ impl<T: Send, F: FnMut(&mut Verbs<'_>) -> Answer<T> + Send> Call for Ask<T, F> {
     }
 }
 
+/// Who is woken, whose death is watched for, and where that is waited for.
+pub(super) type Company = (Hub, Watches, Handle);
+
 pub(super) struct Worker {
     database: Database,
     terms: Terms,
@@ -104,15 +107,15 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Opens the file and shows itself to the peers. Blocks.
-    pub(super) fn open(mut address: Address, context: Context, hub: Hub, watches: Watches, runtime: Handle) -> Result<Self> {
+    pub(super) fn open(mut address: Address, context: Context, lifeline: Lifeline, company: Company) -> Result<Self> {
         // A little less than the engine waits, so that its answer says why.
         let patience = context.timeout - context.timeout / 10;
         let boot = boot::id()?;
         let terms = Terms::read(&address.rest, &mut address.options)?;
         let boots = Boots::new(boot.clone());
         let database = open_database(&terms, patience, &boots)?;
-        let Context { client, clock, lifeline, .. } = context;
-        let (peers, presence) = appear(&terms, &database.place, (hub, watches, runtime), client.id);
+        let Context { client, clock, .. } = context;
+        let (peers, presence) = appear(&terms, &database.place, company, client.id);
         let presence = presence.inspect_err(|e| no_pipes(&database, e)).ok();
         boots.ask(&peers);
         lifeline.set(presence.as_ref().and_then(Presence::lifeline));
@@ -285,7 +288,7 @@ fn open_database(terms: &Terms, patience: Duration, boots: &Boots) -> Result<Dat
 fn appear(
     terms: &Terms,
     place: &Arc<Place>,
-    (hub, watches, runtime): (Hub, Watches, Handle),
+    (hub, watches, runtime): Company,
     client: ClientId,
 ) -> (Arc<Peers>, std::io::Result<Presence>) {
     let (pipes, made) = Pipes::new(terms.clone(), place);

@@ -17,7 +17,7 @@ use tracing::debug;
 use self::step::{Action, End, Event, Plan, State};
 pub(crate) use self::wait::{Patience, sleep_long};
 use self::wait::{Woken, timeout};
-use crate::backend::{Attempt, Claim, Mode, Queue};
+use crate::backend::{Attempt, Claim, Mode, Queue, Retry};
 use crate::clock::{Instant, deadline};
 use crate::engine::call::{Call, at_once, bounded};
 use crate::engine::driven::{Desk, Driven};
@@ -204,7 +204,6 @@ impl Contender {
             queue: if *patience == Patience::None { Queue::Never } else { Queue::Allowed },
             lease: terms.lease,
             tokens: u32::try_from(behind).unwrap_or(0) + 1,
-            at_least: None,
             note: terms.note.clone(),
         }
     }
@@ -378,11 +377,11 @@ impl Contender {
                 self.got = Some(Got::Done(left));
                 Event::Done
             }
-            Ok(Attempt::Busy { poll_within, .. }) => {
+            Ok(Attempt::Busy { retry: Retry::OnSignal { within }, .. }) => {
                 self.heard_busy(turn.as_ref());
-                Event::Busy { within: poll_within }
+                Event::Busy { within }
             }
-            Ok(Attempt::Collided { pause }) => {
+            Ok(Attempt::Busy { retry: Retry::After(pause), .. }) => {
                 self.heard_busy(turn.as_ref());
                 Event::Collided { pause }
             }

@@ -341,8 +341,8 @@ mod tests {
         match action {
             Action::Ask if choice % 7 == 6 => Event::Stopped,
             Action::Ask => answers[usize::from(choice % 7)],
-            Action::Subscribe => Event::Subscribed(choice % 2 == 0),
-            _ if choice % 5 == 0 => Event::Stopped,
+            Action::Subscribe => Event::Subscribed(choice.is_multiple_of(2)),
+            _ if choice.is_multiple_of(5) => Event::Stopped,
             Action::Rest => Event::Rested,
             _ => Event::Woken,
         }

@@ -19,9 +19,6 @@ use crate::error::Result;
 use crate::lost::LostReason;
 use crate::retry::jitter;
 
-/// The most claims that go into one renewal call.
-const BATCH: usize = 256;
-
 /// What came of a renewal.
 struct Renewed {
     owners: Vec<(u64, Mode)>,
@@ -83,8 +80,9 @@ impl Task {
         drop(book);
         ended.into_iter().for_each(|(owner, reason)| keeper.lose(owner, reason));
         self.windows.retain(|_, window| window.is_in_use());
+        let batch = self.settings.backend.capabilities().batch.max(1);
         for (part, owners) in parts {
-            owners.chunks(BATCH).for_each(|chunk| self.renew(keeper, part, chunk));
+            owners.chunks(batch).for_each(|chunk| self.renew(keeper, part, chunk));
         }
     }
 

@@ -89,7 +89,7 @@ impl Member {
         let state = Arc::new(watch::Sender::new(State { seat: Some(seat), ..State::default() }));
         let mut task = JoinSet::new();
         let balancer = Balancer::new(group.clone(), Arc::clone(&state), members);
-        task.spawn_on(balancer.run(), &group.engine.background.handle());
+        task.spawn_on(balancer.run(), group.engine.background.handle());
         Self { group, state, task, told: BTreeMap::new() }
     }
 

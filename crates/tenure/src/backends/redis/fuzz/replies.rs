@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::server::{Socket, at, dial, run};
-use crate::backend::{Attempt, Backend, Claim, Client, Mode, Queue, Renewal, Scope, State};
+use crate::backend::{Attempt, Claim, Client, Mode, Queue, Renewal, Retry, Scope, State, Voter};
 use crate::backends::redis::sentinel::Sentinels;
 use crate::clock::{Clock, Drift};
 use crate::connect::{self, Context};
@@ -49,7 +49,8 @@ pub(crate) fn replies(data: &[u8]) {
             let store = connect::open(target, context()).await?;
             let shown = format!("{store:?}");
             assert!(!shown.contains(SECRET), "{shown}");
-            ask(&*store, *verb, mode, flag(4), flag(5)).await
+            let store = store.voter().expect("one server has a vote");
+            ask(&**store, *verb, mode, flag(4), flag(5)).await
         };
         let outcome = tokio::select! {
             outcome = tokio::time::timeout(2 * TIMEOUT, asks) => outcome.expect("a verb ends when its server has gone"),
@@ -69,15 +70,7 @@ fn contains_secret(script: &[u8]) -> bool {
 
 fn context() -> Context {
     let client = Client { id: client_id(), about: "fuzz".into() };
-    Context {
-        client,
-        clock: Clock::system(),
-        timeout: TIMEOUT,
-        lease: LEASE,
-        drift: Drift::DEFAULT,
-        prefix: String::new(),
-        lifeline: crate::lifeline::Lifeline::default(),
-    }
+    Context { client, clock: Clock::system(), timeout: TIMEOUT, lease: LEASE, drift: Drift::DEFAULT, prefix: String::new() }
 }
 
 fn client_id() -> ClientId {
@@ -92,18 +85,18 @@ fn claim(name: &str, mode: Mode, noted: bool, several: bool) -> Claim {
         queue: if several { Queue::Allowed } else { Queue::Never },
         lease: LEASE,
         tokens: if several && mode == Mode::Exclusive { 16 } else { 1 },
-        at_least: noted.then(|| Token::new(1 << 50)),
         note: noted.then(|| "note".into()),
     }
 }
 
-async fn ask(store: &dyn Backend, verb: u8, mode: Mode, noted: bool, several: bool) -> Result<()> {
+async fn ask(store: &dyn Voter, verb: u8, mode: Mode, noted: bool, several: bool) -> Result<()> {
     let claim = claim("L", mode, noted, several);
+    let at_least = noted.then(|| Token::new(1 << 50));
     match verb % 8 {
-        0 => granted(&claim, &store.acquire(&claim).await?),
+        0 => granted(&claim, &store.vote(&claim, at_least).await?),
         1 => {
             let _listens = store.watch(&claim).await?;
-            granted(&claim, &store.acquire(&claim).await?);
+            granted(&claim, &store.vote(&claim, at_least).await?);
         }
         2 => {
             let claims: Vec<Claim> = [Mode::Exclusive, mode, Mode::Read, Mode::Exclusive]
@@ -129,13 +122,17 @@ async fn ask(store: &dyn Backend, verb: u8, mode: Mode, noted: bool, several: bo
             described(&states);
         }
         6 => {
-            if let Some(broken) = store.break_hold(&claim.resource, claim.at_least).await? {
+            let broken = match at_least {
+                Some(at_least) => store.break_above(&claim.resource, at_least).await?,
+                None => store.break_hold(&claim.resource).await?,
+            };
+            if let Some(broken) = broken {
                 sound(broken.fence);
                 assert!(broken.holders.iter().all(|holder| holder.token.is_none_or(|token| i64::try_from(token.get()).is_ok())));
             }
         }
         _ => {
-            let server = store.introduce(LEASE).await?;
+            let server = store.identify(LEASE).await?;
             assert!(!server.id.is_empty() && server.up.is_some());
         }
     }
@@ -152,8 +149,8 @@ fn granted(claim: &Claim, attempt: &Attempt) {
             assert!(token.plus(u64::from(claim.tokens) - 1).is_some(), "{attempt:?} reserves what is no token");
         }
         Attempt::Done { .. } => assert!(!claim.mode.holds(), "{attempt:?} to {:?}", claim.mode),
-        Attempt::Busy { .. } => {}
-        Attempt::Collided { .. } => panic!("one server does not collide"),
+        Attempt::Busy { retry: Retry::OnSignal { .. }, .. } => {}
+        Attempt::Busy { retry: Retry::After(_), .. } => panic!("one server does not collide"),
     }
 }
 

@@ -12,7 +12,7 @@ use super::scripts::FAMILY;
 use crate::backend::{InUse, Server};
 use crate::error::{Error, Fault, Result};
 
-const DOING: &str = "introducing";
+const DOING: &str = "identifying";
 
 impl Redis {
     pub(super) async fn who_answers(&self, longest: Duration) -> Result<Server> {
@@ -20,7 +20,7 @@ impl Redis {
         let slot = self.router.slot_of_key(&leases);
         // Rounded up: a lease that is told shorter than it is would be forgotten too soon.
         let longest = longest.as_nanos().div_ceil(1_000_000).to_string();
-        let answer = self.eval(DOING, slot, &FAMILY.introduce, &[&leases], &[&longest]).await?;
+        let answer = self.eval(DOING, slot, &FAMILY.identify, &[&leases], &[&longest]).await?;
         let Value::Array(items) = &answer.value else { return Err(unexpected(DOING)) };
         let [id, Value::Int(up), Value::Int(master), Value::Int(seconds), Value::Int(micros), Value::Array(leases)] = &**items
         else {
@@ -38,7 +38,7 @@ impl Redis {
             replica: *master != 1,
             clock_micros: number(*seconds)?.saturating_mul(1_000_000).saturating_add(number(*micros)?),
             leases: leases.chunks(2).map(in_use).collect::<Result<_>>()?,
-            session: answer.session(),
+            connection: answer.session(),
         })
     }
 }

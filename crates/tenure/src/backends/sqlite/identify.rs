@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS leases (lease INTEGER PRIMARY KEY, first INTEGER NOT 
 const FORGOTTEN: Duration = Duration::from_secs(3600);
 
 impl Verbs<'_> {
-    pub(super) fn introduce(&self, longest: Duration) -> Answer<Server> {
+    pub(super) fn identify(&self, longest: Duration) -> Answer<Server> {
         self.tx.execute_batch(TABLES)?;
         let sql = "INSERT INTO introduced (one, id) VALUES (1, lower(hex(randomblob(16)))) ON CONFLICT (one) DO UPDATE SET id = id RETURNING id";
         let id = self.tx.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
@@ -35,7 +35,7 @@ impl Verbs<'_> {
             Ok(InUse { lease: Duration::from_micros(unsigned(lease)), for_long: Duration::from_micros(unsigned(for_long)) })
         };
         let leases = read.query_map([], in_use)?.collect::<rusqlite::Result<_>>()?;
-        Ok(Ok(Server { id, up: None, replica: false, clock_micros, leases, session: 0 }))
+        Ok(Ok(Server { id, up: None, replica: false, clock_micros, leases, connection: 0 }))
     }
 }
 

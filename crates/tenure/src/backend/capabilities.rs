@@ -1,0 +1,156 @@
+//! What a store can promise.
+
+use std::time::Duration;
+
+use crate::duration;
+use crate::error::{Error, Result};
+use crate::mode::{Mode, Modes, Support};
+
+/// What a backend can promise, with the options it was made with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The store's name in errors and labels.
+    pub backend: &'static str,
+    /// Who can share its locks.
+    pub reach: Reach,
+    /// How many stores it is made of: 1 for a store that is one.
+    pub nodes: u32,
+    /// What it carries besides exclusive locks, and why not the rest. The engine asks for nothing else.
+    pub modes: Modes,
+    /// Which leases it takes. The engine asks for no other.
+    pub leases: Leases,
+    /// The most claims that one [`renew`](super::Backend::renew) takes; `usize::MAX` where one call keeps a whole session alive.
+    pub batch: usize,
+    /// Whether a grant can reserve more than one token.
+    pub token_blocks: bool,
+    /// Whether a busy answer to [`Queue::Allowed`](super::Queue::Allowed) leaves a place in line, which a release must give up.
+    pub queues: bool,
+    /// Whether [`watch`](super::Backend::watch) costs no round trip: then the engine watches before it asks, and saves the second
+    /// question that closes the gap between a busy answer and the subscription.
+    pub watch_first: bool,
+    /// Whether another server takes over when one fails: then `lock` asks for a minute before it reports an error,
+    /// because that is what a failover may take.
+    pub fails_over: bool,
+    /// Whether the store itself says when a hold is lost, and not only when it is asked to renew it.
+    pub pushes_losses: bool,
+    /// What a lock survives.
+    pub safety: Safety,
+}
+
+impl Capabilities {
+    /// Refuses a mode that the store does not carry, and says why where that is not plain.
+    pub fn refuse(&self, mode: Mode) -> Result<()> {
+        match self.modes.support(mode) {
+            Support::Yes => Ok(()),
+            Support::No("") => Err(Error::unsupported(self.backend, mode)),
+            Support::No(why) => Err(Error::Unsupported { backend: self.backend, what: format!("{mode}: {why}") }),
+        }
+    }
+}
+
+/// A range of leases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Leases {
+    /// The shortest, in whole steps.
+    pub shortest: Duration,
+    /// The longest, in whole steps.
+    pub longest: Duration,
+    /// What the store counts in.
+    pub step: Duration,
+}
+
+impl Leases {
+    /// The widest range: 10 ms to 24 h, in milliseconds.
+    pub const ANY: Self =
+        Self { shortest: Duration::from_millis(10), longest: Duration::from_secs(24 * 60 * 60), step: Duration::from_millis(1) };
+
+    /// The lease in whole steps, rounded up: a hold never ends sooner than was asked for. Refuses one out of the range.
+    pub fn fit(&self, lease: Duration) -> Result<Duration> {
+        if !(self.shortest..=self.longest).contains(&lease) {
+            let allowed = format!("{} to {}", shown(self.shortest), shown(self.longest));
+            return Err(Error::config(format!("a lease of {lease:?}"), "is out of range", allowed));
+        }
+        let step = self.step.as_nanos().max(1);
+        let steps = u64::try_from(lease.as_nanos().div_ceil(step) * step);
+        Ok(steps.map_or(self.longest, Duration::from_nanos).min(self.longest))
+    }
+
+    /// What both ranges take. Empty (the shortest above the longest) if there is no such lease.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            shortest: self.shortest.max(other.shortest),
+            longest: self.longest.min(other.longest),
+            step: self.step.max(other.step),
+        }
+    }
+}
+
+/// As people say it: a day of leases is 24 hours.
+fn shown(d: Duration) -> String {
+    if d == Leases::ANY.longest { "24h".to_owned() } else { duration::show(d) }
+}
+
+/// Who can share a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// The tasks and threads of one process.
+    Process,
+    /// The processes of one machine.
+    Machine,
+    /// Whoever reaches the server.
+    Network,
+}
+
+/// What a lock on this store survives, and what only the fence survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Safety {
+    /// A holder that is paused past its lease and goes on.
+    pub holder_pause: Survival,
+    /// The store's process is killed and comes back.
+    pub store_restart: Survival,
+    /// The store's machine loses power.
+    pub power_loss: Survival,
+    /// A replica takes the place of the server that granted the lock.
+    pub failover: Survival,
+    /// The store's wall clock is set.
+    pub clock_jump: Survival,
+}
+
+/// How much is left after a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Survival {
+    /// Holds go on: nobody else gets in.
+    Lock,
+    /// Two may believe that they hold it; the tokens still tell them apart.
+    FenceOnly,
+    /// Holders and store go down together.
+    Together,
+    /// Nothing is promised.
+    Nothing,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_rounded_up_to_whole_steps_of_the_store() {
+        let seconds = Leases { shortest: Duration::from_secs(2), longest: Duration::from_secs(90), step: Duration::from_secs(1) };
+        let fit = |millis| seconds.fit(Duration::from_millis(millis)).map(|lease| lease.as_secs());
+        assert_eq!((fit(2000).unwrap(), fit(2001).unwrap(), fit(89_999).unwrap(), fit(90_000).unwrap()), (2, 3, 90, 90));
+        for out_of_range in [1999, 90_001] {
+            let error = fit(out_of_range).expect_err("refused").to_string();
+            assert!(error.contains("is out of range; allowed: 2s to 1m30s"), "{error}");
+        }
+        assert_eq!(Leases::ANY.fit(Duration::from_nanos(10_000_001)).unwrap(), Duration::from_millis(11));
+        let error = Leases::ANY.fit(Duration::ZERO).expect_err("refused").to_string();
+        assert!(error.contains("is out of range; allowed: 10ms to 24h"), "{error}");
+    }
+
+    #[test]
+    fn several_stores_take_what_each_of_them_takes() {
+        let seconds = Leases { shortest: Duration::from_secs(2), longest: Duration::from_secs(90), step: Duration::from_secs(1) };
+        assert_eq!((Leases::ANY.and(seconds), seconds.and(Leases::ANY)), (seconds, seconds));
+    }
+}
