@@ -67,7 +67,8 @@ pub(crate) fn open(address: connect::Address, context: Context) -> BoxFuture<'st
             known_clients,
             record,
         };
-        Ok(Opened::of_voter(Arc::new(redis)))
+        let losses = redis.router.shared.watched.losses.clone();
+        Ok(Opened::of_voter(Arc::new(redis)).with_losses(losses))
     })
 }
 
