@@ -152,8 +152,10 @@ impl Task {
         for (owner, mode) in owners {
             let Some(entry) = book.end_renewal(*owner, *mode) else { continue };
             entry.failures += 1;
-            // One with a fixed lease was only looked at.
-            if !entry.hold.terms.fixed {
+            if entry.hold.terms.fixed {
+                // It was only looked at, and is to be looked at again.
+                entry.is_to_be_watched();
+            } else {
                 entry.hold.mark_overdue();
             }
             self.settings.counters.renewal_failures.up();
