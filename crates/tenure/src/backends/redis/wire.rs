@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use redis::Cmd;
+
 use super::Redis;
 use super::fault::NAME;
 use super::keys;
+use super::question::by_hash;
 use super::scripts::{FAMILY, Source};
 use crate::backend::{Claim, Mode, Queue};
 use crate::error::{Error, Fault, Result};
@@ -20,6 +23,14 @@ pub(super) struct Call {
     pub(super) source: &'static Source,
     pub(super) keys: Vec<String>,
     pub(super) args: Vec<String>,
+}
+
+impl Call {
+    pub(super) fn by_hash(&self) -> (&'static Source, Cmd) {
+        let keys: Vec<&str> = self.keys.iter().map(String::as_str).collect();
+        let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
+        (self.source, by_hash(self.source, &keys, &args))
+    }
 }
 
 /// Claims that one renewal can extend.
