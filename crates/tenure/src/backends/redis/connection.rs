@@ -40,9 +40,8 @@ impl Connection {
     {
         let breach = Arc::new(OnceLock::new());
         let stream = Bounded { stream, frames: Frames::default(), breach: Arc::clone(&breach) };
-        let (inner, driver) = MultiplexedConnection::new_with_config(login, stream, config)
-            .await
-            .map_err(|e| discreet(explained(&breach, e)))?;
+        let (inner, driver) =
+            MultiplexedConnection::new_with_config(login, stream, config).await.map_err(|e| discreet(explained(&breach, e)))?;
         let driver = Driver(tokio::spawn(driver).abort_handle());
         Ok(Self { inner, breach, _driver: Arc::new(driver) })
     }

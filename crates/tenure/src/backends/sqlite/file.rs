@@ -177,5 +177,7 @@ mod tests {
         let sql = "INSERT INTO holds VALUES (zeroblob(100000), '', 0, 0, '', '', 0, 0, 0, NULL, NULL)";
         let e = sqlite_error(&file.place.path, "acquiring", file.conn.execute(sql, []).unwrap_err());
         assert_eq!((e.fault(), e.is_transient()), (Some(Fault::Disk), true));
+        let source = std::error::Error::source(&e).and_then(|source| source.downcast_ref::<rusqlite::Error>());
+        assert_eq!(source.and_then(rusqlite::Error::sqlite_error_code), Some(ErrorCode::DiskFull));
     }
 }
