@@ -127,8 +127,8 @@ fn a_password_that_a_server_repeats_is_not_said() {
         let port = server.local_addr().expect("bound").port();
         std::thread::spawn(move || {
             for mut client in server.incoming().flatten() {
-                let _ = client.write_all(format!("-ERR {words}\r\n").repeat(8).as_bytes());
-                let _ = std::io::copy(&mut client, &mut std::io::sink());
+                drop(client.write_all(format!("-ERR {words}\r\n").repeat(8).as_bytes()));
+                drop(std::io::copy(&mut client, &mut std::io::sink()));
             }
         });
         for url in [format!("redis://u:QXZJ@127.0.0.1:{port}"), format!("redis+cluster://u:QXZJ@127.0.0.1:{port}")] {
