@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(failure.code, UNAVAILABLE);
         assert!(failure.message.ends_with("2 of 3 nodes have to agree, and too few count:"), "{}", failure.message);
         assert!(failure.details[0].starts_with("redis://127.0.0.1:1: redis is unavailable"), "{failure:?}");
-        assert_eq!((&*failure.details[2], failure.details.len()), ("memory:: has answered", 3));
+        assert_eq!((&*failure.details[2], failure.details.len()), ("memory: 3: has answered", 3));
         assert_eq!(format!("{} {}", failure.message, failure.details.join("; ")), whole);
         assert_eq!(Failure::from(Error::unavailable("redis", "x", Fault::Timeout, "a; redis://b")).details, [""; 0]);
         Ok(())

@@ -86,7 +86,11 @@ impl Sentinels {
             return Err(refusal.clone());
         }
         let all: Vec<String> = troubles.iter().map(ToString::to_string).collect();
-        Err(Error::unavailable(NAME, "asking the sentinels for the master", Fault::Connection, all.join("; ")))
+        let error = Error::unavailable(NAME, "asking the sentinels for the master", Fault::Connection, all.join("; "));
+        Err(match troubles.into_iter().next() {
+            Some(first) => error.with_source(first),
+            None => error,
+        })
     }
 
     async fn view(&self, sentinel: &Sentinel) -> Result<View> {
