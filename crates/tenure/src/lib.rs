@@ -73,11 +73,12 @@ mod retry;
 pub mod secret;
 pub mod signal;
 mod stats;
+mod too_few;
 
 pub use builder::Builder;
 pub use engine::guard::{Guard, State, Watcher};
 pub use engine::owner::Owner;
-pub use error::{Error, Fault, Result};
+pub use error::{Error, ErrorKind, Fault, Result, Source};
 pub use invalid::Invalid;
 pub use locker::Locker;
 pub use lost::{Lost, LostReason};
@@ -93,6 +94,7 @@ pub use primitives::serial::{Outcome, Serial};
 pub use primitives::striped::Striped;
 pub use retry::RetryPolicy;
 pub use stats::{Histogram, Stats};
+pub use too_few::{NodeTrouble, TooFewNodes};
 
 /// The example on README's first screen compiles.
 #[cfg(doctest)]
