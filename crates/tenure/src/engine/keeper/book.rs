@@ -287,3 +287,6 @@ impl Book {
         self.schedule_at(owner, due);
     }
 }
+
+#[cfg(test)]
+mod tests;
