@@ -227,22 +227,25 @@ pub(crate) async fn work_is_stopped_when_the_lock_is_lost_and_the_next_one_is_to
 pub(crate) async fn who_was_overtaken_is_told_that_it_was_done_by_two(shelf: Shelf) {
     let key = shelf.key("k");
     let locker = shelf.locker().await;
-    // So long that it does not find out by itself in this test.
     let slow = Ledger::new(&locker, shelf.records().await).lease(Duration::from_secs(600));
-    let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let overtaken = tokio::spawn(slow.once(&key).run({
-        let (begun, go_on) = (Arc::clone(&begun), Arc::clone(&go_on));
-        async move {
-            begun.notify_one();
-            go_on.notified().await;
-            Ok::<_, String>(1_u32)
+    let (begun, (go_on, told)) = (Arc::new(Notify::new()), std::sync::mpsc::channel());
+    // On a thread of its own, which it blocks: it takes no step at which it could be told that the lock is lost.
+    let overtaken = tokio::task::spawn_blocking({
+        let (begun, work) = (Arc::clone(&begun), slow.once(&key));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        move || {
+            runtime.block_on(work.run(async move {
+                begun.notify_one();
+                told.recv().expect("told to go on");
+                Ok::<_, String>(1_u32)
+            }))
         }
-    }));
+    });
     must("it has begun", begun.notified()).await;
     shelf.locker().await.mutex(format!("once:{key}")).break_hold().await.expect("broken").expect("held");
     let other = shelf.ledger().await;
     let winner = other.once(&key).run(async { Ok::<_, String>(2) }).await.expect("done");
-    go_on.notify_one();
+    go_on.send(()).expect("it waits");
     let e = must("it ends", overtaken).await.expect("no panic").expect_err("too late");
     assert!(e.to_string().contains("done twice"), "{e}");
     let Error::DoneTwice { stale, value } = e else { panic!("{e}") };
