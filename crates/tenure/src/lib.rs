@@ -48,7 +48,6 @@ pub mod backend;
 pub mod backends;
 #[cfg(feature = "blocking")]
 pub mod blocking;
-mod builder;
 pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -73,13 +72,13 @@ mod retry;
 pub mod secret;
 pub mod signal;
 mod stats;
+pub mod store;
 
-pub use builder::Builder;
 pub use engine::guard::{Guard, State, Watcher};
 pub use engine::owner::Owner;
 pub use error::{Error, Fault, Result};
 pub use invalid::Invalid;
-pub use locker::Locker;
+pub use locker::{Builder, Locker};
 pub use lost::{Lost, LostReason};
 pub use name::{ClientId, OwnerId, OwnerIds, Resource, Token};
 pub use primitives::election::{Changes, Election, Leader};

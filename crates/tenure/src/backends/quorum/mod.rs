@@ -26,7 +26,7 @@ use tokio::time::Instant as Timeout;
 use self::attempts::Attempts;
 use self::errands::{Call, Errands};
 use self::node::{Common, Node};
-pub(crate) use self::open::open;
+pub(crate) use self::open::SCHEMES;
 use self::roster::Roster;
 use self::rules::majority;
 use self::words::{modes, words};
