@@ -37,7 +37,7 @@
 //! | `redis:` | whoever reaches it | is noticed after the lease | holds are lost unless persisted; tokens still grow |
 //!
 //! [`Capabilities`](backend::Capabilities) says it in types. To carry locks on another store, implement
-//! [`Backend`](backend::Backend) and run the `conformance` suite on it.
+//! [`Backend`](backend::Backend), give it a [URL scheme](store) and run the `conformance` suite on it.
 //!
 //! # Features
 //! `redis` and `sqlite` (both on by default) add stores and [fences](fence), `postgres`, `mysql`, `http` and `object` add fences, `blocking`

@@ -37,7 +37,6 @@ const LAYERS: &[(&[&str], &str)] = &[
 const APART: &[(&str, &str, &str)] = &[
     ("backends", "engine", "a store knows nothing of waiting, guards and retries"),
     ("backends", "primitives", "a store knows claims, and not what they are for"),
-    ("store", "stats", "opening a store counts nothing"),
 ];
 
 #[test]
@@ -251,10 +250,12 @@ fn quoted(text: &str, quote: char) -> usize {
 fn without_tests(code: &str) -> String {
     let mut kept = String::new();
     let mut rest = code;
-    while let Some((before, after)) = rest.split_once("#[cfg(test)]") {
+    while let Some((before, attribute)) = rest.split_once("#[cfg(") {
         kept.push_str(before);
+        let (condition, after) = attribute.split_once(']').unwrap_or((attribute, ""));
         rest = after;
-        if after.trim_start().starts_with("mod ") && after.find('{') < after.find(';') {
+        let of_tests = condition.starts_with("test)") || condition.starts_with("all(test,");
+        if of_tests && after.trim_start().starts_with("mod ") && after.find('{') < after.find(';') {
             let mut depth = 0;
             let end = after.char_indices().find(|(_, c)| {
                 depth += i32::from(*c == '{') - i32::from(*c == '}');
@@ -279,6 +280,7 @@ fn a_path_that_leads_up_or_aside_is_found_wherever_it_stands() {
         ("backends/sqlite", "pub(crate) use crate::backends::memory::Memory as M;", "stands beside it"),
         ("backends/redis/open", "use crate::connect::{self, Context};", "uses connect: stands above it"),
         ("backends/redis", "use crate::engine::background;", "a store knows nothing of waiting"),
+        ("clock", "#[cfg(feature = \"a\")]\nmod a { use crate::name::Token; }", "uses name::Token"),
         ("clock", "#[cfg(test)]\nuse crate::name::Token;", "uses name::Token: stands above it"),
         ("clock", "const A: &str = \"//\"; use crate::name::Token;", "uses name::Token"),
         ("clock", "const A: char = '\"'; use crate::name::Token; const B: char = '\"';", "uses name::Token"),
@@ -294,6 +296,7 @@ fn a_path_that_leads_up_or_aside_is_found_wherever_it_stands() {
         ("error", "/// See [`Locker`](crate::Locker).\n// crate::locker\n/* crate::locker */ use crate::lost::Lost;"),
         ("error", "const A: &str = \"crate::locker\"; const B: &str = r#\"crate::\"locker\"#;"),
         ("backend/opened", "#[cfg(test)]\nmod tests {\n    use crate::backends::memory::Memory;\n}"),
+        ("engine/owner", "#[cfg(all(test, feature = \"a\"))]\nmod tests { use crate::locker::Locker; }"),
         ("engine/guard", "use crate::engine::keeper::Keeper; fn f<'a>(x: &'a str) -> crate::Result<()> {}"),
         ("backends/quorum/open", "use super::node::Open; use crate::store::Context;"),
     ] {

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure::backend::{
@@ -67,6 +68,7 @@ struct Name {
 #[derive(Debug)]
 struct Hold {
     owner: OwnerId,
+    token: Token,
     until: Instant,
     note: Arc<str>,
 }
@@ -89,43 +91,41 @@ fn open(mut address: Address, context: Context) -> Result<Opened> {
 }
 
 impl Toy {
-    /// The names, and what time it is.
-    fn names(&self) -> (MutexGuard<'_, HashMap<Resource, Name>>, Instant) {
-        let names = self.store.names.lock().unwrap_or_else(PoisonError::into_inner);
-        (names, self.store.clock.now())
+    fn names(&self) -> MutexGuard<'_, HashMap<Resource, Name>> {
+        let mut names = self.store.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.store.clock.now();
+        names.values_mut().for_each(|name| drop(name.hold.take_if(|hold| hold.until <= now)));
+        names
+    }
+
+    fn until(&self, claim: &Claim) -> Instant {
+        self.store.clock.now().after(claim.lease)
+    }
+
+    fn left(&self, hold: &Hold) -> Duration {
+        hold.until.since(self.store.clock.now())
+    }
+
+    fn state(&self, resource: &Resource, name: &Name) -> State {
+        let holder = |hold: &Hold| Holder {
+            owner: hold.owner.to_string(),
+            mode: Mode::Exclusive,
+            token: name.fence,
+            since: None,
+            expires_in: Some(self.left(hold)),
+            note: Some(hold.note.to_string()),
+        };
+        State { holders: name.hold.iter().map(holder).collect(), fence: name.fence, ..State::free(resource.clone()) }
     }
 }
 
 impl Name {
-    /// The hold, if it has not lapsed.
-    fn held(&mut self, now: Instant) -> Option<&mut Hold> {
-        self.hold.as_mut().filter(|hold| hold.until > now)
-    }
-
-    /// The hold of this owner, if it has not lapsed.
-    fn held_by(&mut self, owner: OwnerId, now: Instant) -> Option<&mut Hold> {
-        self.held(now).filter(|hold| hold.owner == owner)
-    }
-
+    /// The next token.
     fn raise(&mut self) -> Result<Token> {
         let token = Token::after_now(self.fence);
         let token = token.ok_or_else(|| Error::backend("toy", "counting", Fault::TokenExhausted, "the last one was given"))?;
         self.fence = Some(token);
         Ok(token)
-    }
-
-    fn state(&mut self, resource: &Resource, now: Instant) -> State {
-        let token = self.fence;
-        let holder = |hold: &mut Hold| Holder {
-            owner: hold.owner.to_string(),
-            mode: Mode::Exclusive,
-            token,
-            since: None,
-            expires_in: Some(hold.until.since(now)),
-            note: Some(hold.note.to_string()),
-        };
-        let holders = self.held(now).map(holder).into_iter().collect();
-        State { holders, fence: token, ..State::free(resource.clone()) }
     }
 }
 
@@ -140,44 +140,43 @@ impl Backend for Toy {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
-        let (mut names, now) = self.names();
+        let mut names = self.names();
         let name = names.entry(claim.resource.clone()).or_default();
-        let until = now.after(claim.lease);
-        if let Some(hold) = name.held(now) {
-            if hold.owner != claim.owner {
-                let holder = self.tells_holder.then(|| hold.owner.to_string());
-                return Ok(Attempt::busy(hold.until.since(now), holder));
+        let (until, valid_for) = (self.until(claim), claim.lease);
+        match &mut name.hold {
+            Some(hold) if hold.owner != claim.owner => {
+                Ok(Attempt::busy(self.left(hold), self.tells_holder.then(|| hold.owner.to_string())))
             }
-            hold.until = until;
-        } else {
-            name.raise()?;
-            let note = claim.note.clone().unwrap_or_else(|| Arc::clone(&self.client.about));
-            name.hold = Some(Hold { owner: claim.owner, until, note });
+            Some(hold) => {
+                hold.until = until;
+                Ok(Attempt::Granted { token: hold.token, valid_for })
+            }
+            None => {
+                let token = name.raise()?;
+                let note = claim.note.clone().unwrap_or_else(|| Arc::clone(&self.client.about));
+                name.hold = Some(Hold { owner: claim.owner, token, until, note });
+                Ok(Attempt::Granted { token, valid_for })
+            }
         }
-        let token = name.fence.unwrap_or(Token::new(0));
-        Ok(Attempt::Granted { token, valid_for: claim.lease })
     }
 
     async fn renew(&self, claims: &[Claim]) -> Result<Vec<Renewal>> {
-        let (mut names, now) = self.names();
-        let renew = |claim: &Claim| match names.get_mut(&claim.resource).and_then(|name| name.held_by(claim.owner, now)) {
-            Some(hold) => {
-                hold.until = now.after(claim.lease);
+        let mut names = self.names();
+        let renew = |claim: &Claim| match names.get_mut(&claim.resource).and_then(|name| name.hold.as_mut()) {
+            Some(hold) if hold.owner == claim.owner => {
+                hold.until = self.until(claim);
                 Renewal::Extended { valid_for: claim.lease }
             }
-            None => Renewal::Gone,
+            _ => Renewal::Gone,
         };
         Ok(claims.iter().map(renew).collect())
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
-        let (mut names, now) = self.names();
-        let Some(name) = names.get_mut(&claim.resource).filter(|name| name.held_by(claim.owner, now).is_some()) else {
-            return Ok(Released::NotHeld);
-        };
-        name.hold = None;
+        let mut names = self.names();
+        let hold = names.get_mut(&claim.resource).and_then(|name| name.hold.take_if(|hold| hold.owner == claim.owner));
         self.store.hub.fire(claim.resource.as_str());
-        Ok(Released::Yes { others_wait: false })
+        Ok(if hold.is_some() { Released::Yes { others_wait: false } } else { Released::NotHeld })
     }
 
     async fn watch(&self, claim: &Claim) -> Result<Signal> {
@@ -185,25 +184,25 @@ impl Backend for Toy {
     }
 
     async fn inspect(&self, scope: Scope<'_>) -> Result<Vec<State>> {
-        let (mut names, now) = self.names();
-        if let Scope::One(resource) = scope {
-            return Ok(vec![
-                names.get_mut(resource).map_or_else(|| State::free(resource.clone()), |name| name.state(resource, now)),
-            ]);
+        let mut names = self.names();
+        match scope {
+            Scope::One(resource) => Ok(vec![self.state(resource, names.entry(resource.clone()).or_default())]),
+            Scope::Prefix(prefix) => {
+                let under = names.iter().filter(|(resource, name)| resource.as_str().starts_with(prefix) && name.hold.is_some());
+                let mut states: Vec<State> = under.map(|(resource, name)| self.state(resource, name)).collect();
+                states.sort_by(|a, b| a.resource.cmp(&b.resource));
+                Ok(states)
+            }
         }
-        let Scope::Prefix(prefix) = scope else { return Ok(Vec::new()) };
-        let under = names.iter_mut().filter(|(resource, _)| resource.as_str().starts_with(prefix));
-        let mut states: Vec<State> = under.map(|(resource, name)| name.state(resource, now)).collect();
-        states.retain(|state| !state.holders.is_empty());
-        states.sort_by(|a, b| a.resource.cmp(&b.resource));
-        Ok(states)
     }
 
     async fn break_hold(&self, resource: &Resource) -> Result<Option<Broken>> {
-        let (mut names, now) = self.names();
-        let Some(name) = names.get_mut(resource).filter(|name| name.held(now).is_some()) else { return Ok(None) };
-        let holders = name.state(resource, now).holders;
-        let fence = name.raise()?;
+        let mut names = self.names();
+        let name = names.entry(resource.clone()).or_default();
+        if name.hold.is_none() {
+            return Ok(None);
+        }
+        let (holders, fence) = (self.state(resource, name).holders, name.raise()?);
         name.hold = None;
         self.store.hub.fire(resource.as_str());
         Ok(Some(Broken { holders, fence }))
