@@ -222,9 +222,9 @@ mod tests {
             };
             assert!(!error.to_string().contains("hunter2"), "{error}");
         }
-        let error = parse("quorum:redis://a|redis://b|redis://c?quarantin=off").err().expect("refused").to_string();
+        let error = parse("quorum:redis://a|redis://b|redis://c?quarantin=off").expect_err("refused").to_string();
         assert!(!error.contains("quarantin\"") && error.contains("quarantine"), "{error}");
-        let without_name = parse("quorum:redis://a|redis://b|redis://c?=off").err().expect("no option is passed over");
+        let without_name = parse("quorum:redis://a|redis://b|redis://c?=off").expect_err("no option is passed over");
         assert!(without_name.to_string().contains("is unknown"), "{without_name}");
     }
 

@@ -70,7 +70,10 @@ fn has_unknown_option(node: &str) -> bool {
 
 /// `None` if one of the nodes has none.
 fn label(scheme: &Scheme, rest: &str, options: &Options) -> Option<Label> {
-    let nodes = rest.split('|').map(|node| Some(super::parse(node).ok()?.label?.address));
+    // One that is such a URL itself is refused later, and is not followed down here.
+    let is_nested = |node: &str| node.strip_prefix(scheme.name).is_some_and(|rest| rest.starts_with(':'));
+    let read = |node: &str| if is_nested(node) { None } else { super::parse(node).ok() };
+    let nodes = rest.split('|').map(|node| Some(read(node)?.label?.address));
     let mut nodes: Vec<String> = nodes.collect::<Option<_>>()?;
     // The order in which they are listed says nothing.
     nodes.sort_unstable();
