@@ -19,6 +19,7 @@ mod redis_cases {
     pub(crate) mod peer_fair;
     pub(crate) mod peer_locks;
     pub(crate) mod peer_shared;
+    pub(crate) mod pushed;
     pub(crate) mod tenants;
     pub(crate) mod tls;
     pub(crate) mod tracking;
@@ -40,6 +41,7 @@ use redis_cases::outages::*;
 use redis_cases::peer_fair::*;
 use redis_cases::peer_locks::*;
 use redis_cases::peer_shared::*;
+use redis_cases::pushed::*;
 use redis_cases::tenants::*;
 use redis_cases::tls::*;
 use redis_cases::tracking::*;
@@ -149,6 +151,10 @@ fn main() {
         Redis:
             holders_of_every_kind_renew_and_release_on_a_full_server
             a_renewal_that_is_refused_costs_no_other_hold
+            an_operators_del_is_told_at_once
+            an_emptied_database_is_told_to_all_who_hold
+            what_was_deleted_while_the_connection_was_away_is_told_when_it_is_back
+            a_hold_that_is_watched_is_not_renewed_all_the_time
             who_gets_what_it_asks_for_leaves_nothing_in_the_tracking_table
             who_waited_leaves_little_in_the_tracking_table
             a_tracking_table_that_is_too_small_wakes_waiters_instead_of_losing_them

@@ -31,8 +31,9 @@ pub struct Capabilities {
     /// Whether another server takes over when one fails: then `lock` asks for a minute before it reports an error,
     /// because that is what a failover may take.
     pub fails_over: bool,
-    /// Whether the store itself says when a hold is lost, and not only when it is asked to renew it.
-    pub pushes_losses: bool,
+    /// Whether the store itself says when a hold may be lost, through its [`Losses`](super::Losses), and not only when it is asked
+    /// to renew it.
+    pub pushes_losses: Pushes,
     /// What a lock survives.
     pub safety: Safety,
 }
@@ -46,6 +47,18 @@ impl Capabilities {
             Support::No(why) => Err(Error::Unsupported { backend: self.backend, what: format!("{mode}: {why}") }),
         }
     }
+}
+
+/// When a store says by itself that a hold may be lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pushes {
+    /// Never: a loss is noticed by the next renewal.
+    Never,
+    /// As soon as the hold is granted.
+    Granted,
+    /// Once it was renewed: watching costs something, and most holds are short. The engine renews a hold that lasts longer
+    /// than a moment for the first time.
+    Renewed,
 }
 
 /// A range of leases.

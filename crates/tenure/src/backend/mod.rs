@@ -21,6 +21,7 @@
 
 mod capabilities;
 mod layer;
+mod losses;
 mod opened;
 mod state;
 mod voter;
@@ -31,8 +32,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-pub use self::capabilities::{Capabilities, Leases, Reach, Safety, Survival};
+pub use self::capabilities::{Capabilities, Leases, Pushes, Reach, Safety, Survival};
 pub use self::layer::{Call, Layer, Layered};
+pub use self::losses::Losses;
+pub(crate) use self::losses::Suspect;
 pub use self::opened::{Nodes, Opened};
 pub use self::state::{Holder, Member, NodeReport, Permits, Standing, State};
 pub use self::voter::{InUse, Server, Voter};

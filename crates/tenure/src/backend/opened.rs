@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Backend, Layer, Layered, Member, Voter};
+use super::{Backend, Layer, Layered, Losses, Member, Voter};
 use crate::lifeline::Lifeline;
 
 /// The nodes of a store that is made of several.
@@ -18,6 +18,7 @@ pub struct Opened {
     backend: Arc<dyn Backend>,
     voter: Option<Arc<dyn Voter>>,
     nodes: Option<Arc<dyn Nodes>>,
+    losses: Option<Losses>,
     pub(crate) lifeline: Lifeline,
 }
 
@@ -25,7 +26,7 @@ impl Opened {
     /// A store that is nothing but a backend.
     #[must_use]
     pub fn new(backend: Arc<dyn Backend>) -> Self {
-        Self { backend, voter: None, nodes: None, lifeline: Lifeline::default() }
+        Self { backend, voter: None, nodes: None, losses: None, lifeline: Lifeline::default() }
     }
 
     /// A store that can be a node of a quorum.
@@ -40,6 +41,12 @@ impl Opened {
         Self { nodes: Some(nodes), ..self }
     }
 
+    /// Says where it tells that holds may be gone.
+    #[must_use]
+    pub fn with_losses(self, losses: Losses) -> Self {
+        Self { losses: Some(losses), ..self }
+    }
+
     /// Has something that tells others that this client lives.
     #[cfg(feature = "sqlite")]
     pub(crate) fn with_lifeline(self, lifeline: Lifeline) -> Self {
@@ -49,12 +56,12 @@ impl Opened {
     /// Puts a layer over it.
     #[must_use]
     pub fn layered<L: Layer>(self, layer: L) -> Self {
-        let Self { backend, voter, nodes, lifeline } = self;
+        let Self { backend, voter, nodes, losses, lifeline } = self;
         let over = match voter {
             Some(voter) => Self::of_voter(Arc::new(Layered::new(layer, voter))),
             None => Self::new(Arc::new(Layered::new(layer, backend))),
         };
-        Self { nodes, lifeline, ..over }
+        Self { nodes, losses, lifeline, ..over }
     }
 
     /// The store as the engine asks it.
@@ -67,6 +74,12 @@ impl Opened {
     #[must_use]
     pub fn voter(&self) -> Option<&Arc<dyn Voter>> {
         self.voter.as_ref()
+    }
+
+    /// Where it tells that holds may be gone, if it does.
+    #[must_use]
+    pub fn losses(&self) -> Option<&Losses> {
+        self.losses.as_ref()
     }
 
     /// Its nodes, if it is made of several.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Subject, sure};
-use crate::backend::Scope;
+use crate::backend::{Mode, Pushes, Scope};
 use crate::backends::faulty::Plan;
 use crate::engine::guard::State;
 use crate::engine::owner::Owner;
@@ -53,6 +53,31 @@ pub(super) async fn a_broken_hold_is_told(s: Subject) {
     assert!(matches!(lost.reason, LostReason::Revoked | LostReason::Expired));
     let next = other.mutex(s.name("a")).lock().await.expect("locked");
     assert!(next.token() > guard.token());
+}
+
+pub(super) async fn a_broken_hold_is_told_long_before_its_next_renewal(s: Subject) {
+    let (one, other) = (s.locker().await, s.locker().await);
+    let can = one.capabilities();
+    if can.pushes_losses == Pushes::Never {
+        return;
+    }
+    // Renewed after twenty seconds.
+    let lease = Duration::from_secs(60);
+    let (mutex, rwlock) = (one.mutex(s.name("m")).lease(lease), one.rwlock(s.name("rw")).lease(lease));
+    let mut held = vec![(s.name("m"), mutex.lock().await.expect("locked"))];
+    held.push((s.name("fixed"), one.mutex(s.name("fixed")).lease_fixed(lease).lock().await.expect("locked")));
+    if can.modes.carry(Mode::Fair) {
+        held.push((s.name("fair"), one.mutex(s.name("fair")).fair().lease(lease).lock().await.expect("locked")));
+    }
+    if can.modes.carry(Mode::Read) {
+        held.push((s.name("rw"), rwlock.read().await.expect("read")));
+        held.push((s.name("w"), one.rwlock(s.name("w")).lease(lease).write().await.expect("written")));
+    }
+    for (name, guard) in held {
+        sure(|| other.mutex(&name).break_hold()).await;
+        let told = tokio::time::timeout(lease / 6, guard.lost()).await;
+        assert_eq!(told.unwrap_or_else(|_| panic!("not told of {name:?}")).reason, LostReason::Revoked);
+    }
 }
 
 pub(super) async fn a_lost_hold_is_never_valid_again(s: Subject) {

@@ -147,6 +147,7 @@ properties! {
         a_fixed_lease_ends_and_says_so
         max_hold_ends_a_forgotten_guard
         a_broken_hold_is_told
+        a_broken_hold_is_told_long_before_its_next_renewal
         a_lost_hold_is_never_valid_again
         run_drops_its_future_on_loss
         a_dropped_guard_gives_the_lock_back

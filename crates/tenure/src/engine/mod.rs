@@ -82,18 +82,24 @@ pub(crate) struct Engine {
 /// Counts an acquisition under way, so that closing can wait for it.
 pub(crate) struct Acquiring {
     engine: Arc<Engine>,
-    /// Until its caller has been answered.
-    waiting: bool,
+    /// Whether its caller waits: not before it has its place in the process's queue, and not after it was answered.
+    waiting: Option<bool>,
 }
 
 impl Acquiring {
+    /// It has its place.
+    fn waits(&mut self) {
+        self.waiting = Some(true);
+        self.engine.settings.counters.waiting.up();
+    }
+
     /// Its caller has been answered. False if it was before.
     fn answered(&mut self) -> bool {
-        let waited = std::mem::replace(&mut self.waiting, false);
-        if waited {
+        let before = self.waiting.replace(false);
+        if before == Some(true) {
             self.engine.settings.counters.waiting.down();
         }
-        waited
+        before != Some(false)
     }
 }
 
@@ -149,8 +155,7 @@ impl Engine {
 
     fn begin(self: &Arc<Self>) -> Acquiring {
         self.acquiring.begin();
-        self.settings.counters.waiting.up();
-        Acquiring { engine: Arc::clone(self), waiting: true }
+        Acquiring { engine: Arc::clone(self), waiting: None }
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -163,6 +163,7 @@ impl Builder {
         let mut engine = Engine::new(settings, capabilities, lease, client, runtime);
         engine.label = label;
         engine.about = about.unwrap_or_else(about_this_process).into();
+        store.losses().into_iter().for_each(|losses| engine.keeper.hear(losses));
         engine.nodes = store.nodes().cloned();
         engine.lifeline = store.lifeline;
         Ok(Locker { engine: Arc::new(engine) })

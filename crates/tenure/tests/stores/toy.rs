@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Client, Holder, Leases, Mode, Modes, Opened, Reach, Released, Renewal, Safety,
-    Scope, State, Survival,
+    Attempt, Backend, Broken, Capabilities, Claim, Client, Holder, Leases, Mode, Modes, Opened, Pushes, Reach, Released, Renewal,
+    Safety, Scope, State, Survival,
 };
 use tenure::clock::{Clock, Instant};
 use tenure::secret::Secret;
@@ -32,7 +32,7 @@ static CAPABILITIES: Capabilities = Capabilities {
     queues: false,
     watch_first: true,
     fails_over: false,
-    pushes_losses: false,
+    pushes_losses: Pushes::Never,
     safety: Safety {
         holder_pause: Survival::FenceOnly,
         store_restart: Survival::Together,

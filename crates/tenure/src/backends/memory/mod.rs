@@ -11,12 +11,12 @@ use async_trait::async_trait;
 
 use self::slot::{Hold, Slot, Wake};
 use crate::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Client, Holder, InUse, Leases, Mode, Modes, Opened, Permits, Reach, Released,
-    Renewal, Safety, Scope, Server, State, Survival, Voter,
+    Attempt, Backend, Broken, Capabilities, Claim, Client, Holder, InUse, Leases, Losses, Mode, Modes, Opened, Permits, Pushes,
+    Reach, Released, Renewal, Safety, Scope, Server, State, Survival, Voter,
 };
 use crate::clock::{Clock, Instant};
 use crate::error::Result;
-use crate::name::{OwnerId, Resource, Token};
+use crate::name::{ClientId, OwnerId, Resource, Token};
 use crate::signal::{Hub, Signal};
 use crate::store::{Address, Context, Opening, Scheme};
 
@@ -32,7 +32,7 @@ static CAPABILITIES: Capabilities = Capabilities {
     queues: true,
     watch_first: true,
     fails_over: false,
-    pushes_losses: false,
+    pushes_losses: Pushes::Granted,
     safety: Safety {
         holder_pause: Survival::FenceOnly,
         store_restart: Survival::Together,
@@ -47,12 +47,20 @@ static CAPABILITIES: Capabilities = Capabilities {
 pub struct Memory {
     store: Arc<Store>,
     client: Client,
+    losses: Losses,
+}
+
+/// What the store knows of a client.
+#[derive(Debug)]
+struct Known {
+    about: Arc<str>,
+    losses: Losses,
 }
 
 #[derive(Debug)]
 struct Store {
     slots: Mutex<HashMap<Resource, Slot>>,
-    clients: Mutex<HashMap<crate::name::ClientId, Arc<str>>>,
+    clients: Mutex<HashMap<ClientId, Known>>,
     hub: Hub,
     clock: Clock,
     /// Of the client that made it.
@@ -70,15 +78,16 @@ impl Memory {
         // A client may make several stores.
         let id = format!("{}/{}", client.id, STORES.fetch_add(1, Ordering::Relaxed));
         let store = Store { slots, clients, hub, clock, id, leases };
-        Self { store: Arc::new(store), client: client.clone() }.client(client)
+        Self { store: Arc::new(store), client: client.clone(), losses: Losses::default() }.client(client)
     }
 
     /// Another client of the same store.
     #[must_use]
     pub fn client(&self, client: Client) -> Self {
         let mut clients = self.store.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        clients.insert(client.id, Arc::clone(&client.about));
-        Self { store: Arc::clone(&self.store), client }
+        let losses = Losses::default();
+        clients.insert(client.id, Known { about: Arc::clone(&client.about), losses: losses.clone() });
+        Self { store: Arc::clone(&self.store), client, losses }
     }
 
     fn slots(&self) -> MutexGuard<'_, HashMap<Resource, Slot>> {
@@ -103,7 +112,7 @@ impl Memory {
 
     fn holder(&self, hold: &Hold, now: Instant) -> Holder {
         let clients = self.store.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        let note = hold.note.as_ref().or_else(|| clients.get(&hold.owner.client));
+        let note = hold.note.as_ref().or_else(|| clients.get(&hold.owner.client).map(|known| &known.about));
         Holder {
             owner: hold.owner.to_string(),
             mode: hold.mode,
@@ -140,9 +149,19 @@ impl Memory {
         if slot.holds.is_empty() {
             return Ok(None);
         }
-        let holders = slot.holds.drain(..).map(|hold| self.holder(&hold, now)).collect();
+        let broken: Vec<Hold> = slot.holds.drain(..).collect();
+        let holders = broken.iter().map(|hold| self.holder(hold, now)).collect();
         self.wake(Wake::Next, resource, slots);
+        self.tell_of_losses(&broken);
         Ok(Some(Broken { holders, fence }))
+    }
+
+    /// Tells every client: whose hold it was is known by its owner.
+    fn tell_of_losses(&self, holds: &[Hold]) {
+        let clients = self.store.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: Vec<Losses> = clients.values().map(|known| known.losses.clone()).collect();
+        drop(clients);
+        all.iter().for_each(|losses| holds.iter().for_each(|hold| losses.suspect(hold.owner)));
     }
 
     /// Wakes those for whom asking again may help.
@@ -262,7 +281,8 @@ impl Backend for Memory {
 
 impl From<Arc<Memory>> for Opened {
     fn from(store: Arc<Memory>) -> Self {
-        Self::of_voter(store)
+        let losses = store.losses.clone();
+        Self::of_voter(store).with_losses(losses)
     }
 }
 

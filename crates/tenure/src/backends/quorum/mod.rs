@@ -31,8 +31,8 @@ use self::roster::Roster;
 use self::rules::majority;
 use self::words::{modes, words};
 use crate::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Leases, Member, Mode, Nodes, Opened, Reach, Released, Renewal, Safety, Scope,
-    Standing, State, Survival, Voter,
+    Attempt, Backend, Broken, Capabilities, Claim, Leases, Member, Mode, Nodes, Opened, Pushes, Reach, Released, Renewal, Safety,
+    Scope, Standing, State, Survival, Voter,
 };
 use crate::clock::{Clock, Drift};
 use crate::error::{Error, Fault, Result};
@@ -192,7 +192,7 @@ impl Inner {
             watch_first: all(|node| node.watch_first),
             // A majority may be found again when nodes come back, or come out of quarantine.
             fails_over: true,
-            pushes_losses: false,
+            pushes_losses: Pushes::Never,
             safety: Safety {
                 holder_pause: Survival::FenceOnly,
                 store_restart: restarts,

@@ -42,11 +42,15 @@ impl Link {
         match push.kind {
             PushKind::Invalidate => match push.data.first() {
                 Some(Value::Array(keys)) => {
+                    keys.iter().filter_map(text).for_each(|key| self.shared.watched.changed(key));
                     let channels = keys.iter().filter_map(text).flat_map(|key| self.shared.layout.channels_of_key(key));
                     channels.for_each(|channel| hub.fire(&channel));
                 }
                 // The whole database was emptied.
-                _ => hub.fire_all(),
+                _ => {
+                    hub.fire_all();
+                    self.shared.watched.lost_sight();
+                }
             },
             PushKind::Message | PushKind::SMessage => {
                 let channel = push.data.first().and_then(text);

@@ -240,6 +240,7 @@ impl Link {
         // Nobody knows what was missed meanwhile; but a replica has no locks to give.
         if is_master {
             self.shared.hub.fire_all();
+            self.shared.watched.lost_sight();
         }
         Ok(live)
     }

@@ -36,6 +36,7 @@ mod shared;
 pub(crate) mod slots;
 mod tls;
 mod url;
+mod watched;
 mod wire;
 
 use std::sync::atomic::Ordering;
@@ -60,8 +61,8 @@ use self::scripts::{Scripts, Source};
 use self::shared::{Wake, lock};
 use self::wire::Call;
 use crate::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Client, Leases, Mode, Modes, Reach, Released, Renewal, Safety, Scope, Server,
-    State, Survival, Voter,
+    Attempt, Backend, Broken, Capabilities, Claim, Client, Leases, Mode, Modes, Pushes, Reach, Released, Renewal, Safety, Scope,
+    Server, State, Survival, Voter,
 };
 use crate::clock::{Clock, Instant};
 use crate::error::{Fault, Result};
@@ -109,7 +110,8 @@ fn capabilities(layout: Layout, wake: Wake, fails_over: bool) -> Capabilities {
         queues: false,
         watch_first: wake == Wake::Tracking,
         fails_over,
-        pushes_losses: false,
+        // Without tracking nobody tells.
+        pushes_losses: if wake == Wake::Tracking { Pushes::Renewed } else { Pushes::Never },
         // A lock is as durable as the server's memory; tokens follow the clock and so outlive it.
         safety: Safety {
             holder_pause: Survival::FenceOnly,
@@ -192,6 +194,7 @@ impl Redis {
     async fn give_back(&self, claim: &Claim) -> Result<Released> {
         let name = &claim.resource;
         let slot = self.router.slot(name)?;
+        self.router.shared.watched.leave(claim);
         let gave = if claim.mode == Mode::Exclusive {
             let note = keys::note(name);
             let keys = [name.as_str(), &note];

@@ -82,7 +82,8 @@ pub(super) fn open(address: store::Address, context: Context) -> Opening {
             known_clients,
             record,
         };
-        Ok(Opened::of_voter(Arc::new(redis)))
+        let losses = redis.router.shared.watched.losses.clone();
+        Ok(Opened::of_voter(Arc::new(redis)).with_losses(losses))
     })
 }
 

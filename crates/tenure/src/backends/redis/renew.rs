@@ -11,6 +11,7 @@ use super::fault::refused;
 use super::keys;
 use super::link::Answer;
 use super::reply::{array, text, unexpected};
+use super::watched;
 use super::wire::Renews;
 use crate::backend::{Claim, Mode, Renewal};
 use crate::error::{Fault, Result};
@@ -75,12 +76,18 @@ impl Redis {
     }
 
     async fn extend_at_once(&self, slot: u16, kind: Renews, claims: &[&Claim]) -> Result<Vec<Result<Renewal>>> {
+        // What is heard of them until they are watched anew may be of this renewal.
+        claims.iter().for_each(|claim| self.router.shared.watched.leave(claim));
         let answer = match kind {
             Renews::Locks => self.extend_locks(slot, claims).await?,
             Renews::Shares => self.call("renewing", slot, &Self::to_renew_shares(claims), &[]).await?,
             Renews::Permits => self.call("renewing", slot, &self.to_renew_permits(claims), &[]).await?,
         };
-        self.extensions(answer, claims).await
+        let link = watched::Renewed::of(&answer);
+        let extensions = self.extensions(answer, claims).await?;
+        let there = claims.iter().zip(&extensions).filter(|(_, answer)| matches!(answer, Ok(Renewal::Extended { .. })));
+        link.watch(there.map(|(claim, _)| *claim));
+        Ok(extensions)
     }
 
     /// What a script says of some claims, once enough replicas have it.

@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 use super::keys::Layout;
 use super::link::Link;
 use super::route::Router;
+use super::watched::Watched;
 use crate::name::OwnerId;
 use crate::signal::Hub;
 
@@ -47,6 +48,8 @@ pub(super) struct Shared {
     /// Who looks after what is broken.
     pub(super) router: OnceLock<Weak<Router>>,
     links: Mutex<Vec<Weak<Link>>>,
+    /// Holds that servers watch for us.
+    pub(super) watched: Watched,
 }
 
 impl Shared {
@@ -74,6 +77,7 @@ impl Shared {
                 told: Mutex::default(),
                 router: OnceLock::new(),
                 links: Mutex::default(),
+                watched: Watched::default(),
             }
         })
     }

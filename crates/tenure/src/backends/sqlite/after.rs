@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::message::Message;
 use super::peers::Peers;
-use crate::name::ClientId;
+use crate::name::{ClientId, OwnerId};
 
 #[derive(Debug, Default)]
 pub(super) struct After {
@@ -13,6 +13,7 @@ pub(super) struct After {
     send: Vec<(ClientId, Vec<u8>)>,
     watch: Vec<(String, Vec<(ClientId, File)>)>,
     dead: Vec<ClientId>,
+    lost: Vec<OwnerId>,
 }
 
 impl After {
@@ -35,6 +36,11 @@ impl After {
         self.watch.push((key, clients));
     }
 
+    /// Tells this client that a hold of its own was taken away.
+    pub(super) fn lost(&mut self, owner: OwnerId) {
+        self.lost.push(owner);
+    }
+
     /// Removes the pipes of a dead client.
     pub(super) fn remove(&mut self, client: ClientId) {
         self.dead.push(client);
@@ -44,6 +50,9 @@ impl After {
     pub(super) fn run(self, peers: &Arc<Peers>) {
         for (client, message) in self.send {
             peers.send(client, &message);
+        }
+        for owner in self.lost {
+            peers.losses().suspect(owner);
         }
         for key in self.fire {
             peers.hub().fire(&key);

@@ -1,6 +1,6 @@
 //! What clients leave in each other's pipes.
 
-use crate::name::ClientId;
+use crate::name::{ClientId, OwnerId};
 
 /// Below PIPE_BUF, so that messages do not mix.
 const MAX_BYTES: usize = 1024;
@@ -14,6 +14,8 @@ pub(super) enum Message {
     Held(ClientId, String),
     /// As before, and go on watching others.
     HeldToo(ClientId, String),
+    /// The hold of this owner was taken away by force.
+    Lost(OwnerId),
 }
 
 impl Message {
@@ -23,6 +25,7 @@ impl Message {
             Self::Free(key) => format!("f{key}"),
             Self::Held(client, key) => format!("h{client}/{key}"),
             Self::HeldToo(client, key) => format!("t{client}/{key}"),
+            Self::Lost(owner) => format!("l{owner}"),
         };
         let length = u16::try_from(body.len()).unwrap_or(u16::MAX);
         [&length.to_le_bytes(), body.as_bytes()].concat()
@@ -46,6 +49,9 @@ impl Message {
         if let Some(key) = body.strip_prefix('f') {
             return Some(Self::Free(key.to_owned()));
         }
+        if let Some(owner) = body.strip_prefix('l') {
+            return Some(Self::Lost(owner.parse().ok()?));
+        }
         let (is_one_of_many, rest) = match body.strip_prefix('t') {
             Some(rest) => (true, rest),
             None => (false, body.strip_prefix('h')?),
@@ -65,17 +71,19 @@ mod tests {
         let client = ClientId::random().unwrap();
         let (free, held) = (Message::Free("a\0ü%_".into()), Message::Held(client, "b/c".into()));
         let too = Message::HeldToo(client, "c\0d".into());
-        let stream = [free.encode(), held.encode(), too.encode()].concat();
+        let lost = Message::Lost(OwnerId { client, number: 7 });
+        let stream = [free.encode(), held.encode(), too.encode(), lost.encode()].concat();
         for cut in 0..stream.len() {
             let mut buffer = stream[..cut].to_vec();
             let mut got: Vec<_> = std::iter::from_fn(|| Message::take(&mut buffer)).collect();
             buffer.extend(&stream[cut..]);
             got.extend(std::iter::from_fn(|| Message::take(&mut buffer)));
-            assert_eq!(got.iter().flatten().collect::<Vec<_>>(), [&free, &held, &too], "cut at {cut}");
+            assert_eq!(got.iter().flatten().collect::<Vec<_>>(), [&free, &held, &too, &lost], "cut at {cut}");
         }
         assert_eq!(Message::take(&mut vec![1, 0, b'x']), Some(None));
         assert_eq!(Message::take(&mut vec![0xff, 0xff, 1]), Some(None));
         assert_eq!(Message::take(&mut vec![2, 0, b'f', 0xff]), Some(None));
+        assert_eq!(Message::take(&mut vec![2, 0, b'l', b'7']), Some(None));
         assert_eq!(Message::take(&mut vec![5, 0, b'f']), None);
     }
 }

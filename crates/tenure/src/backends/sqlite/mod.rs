@@ -58,8 +58,8 @@ use self::verbs::{Answer, Verbs};
 use self::watches::Watches;
 use self::worker::{Ask, Job, Worker};
 use crate::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Leases, Modes, Opened, Reach, Released, Renewal, Safety, Scope, Server, State,
-    Survival, Voter,
+    Attempt, Backend, Broken, Capabilities, Claim, Leases, Losses, Modes, Opened, Pushes, Reach, Released, Renewal, Safety,
+    Scope, Server, State, Survival, Voter,
 };
 use crate::error::{Error, Fault, Result};
 use crate::lifeline::Lifeline;
@@ -78,7 +78,7 @@ static CAPABILITIES: Capabilities = Capabilities {
     queues: true,
     watch_first: true,
     fails_over: false,
-    pushes_losses: false,
+    pushes_losses: Pushes::Granted,
     safety: Safety {
         holder_pause: Survival::FenceOnly,
         // There is no process but the holders' own: the others go on.
@@ -208,7 +208,8 @@ fn open(address: Address, context: Context) -> Opening {
         let jobs = Arc::new(jobs);
         siblings::join(&jobs);
         let (opened, opening) = oneshot::channel();
-        let (company, lifeline) = ((hub.clone(), watches, Handle::current()), Lifeline::default());
+        let (losses, lifeline) = (Losses::default(), Lifeline::default());
+        let company = (hub.clone(), watches, losses.clone(), Handle::current());
         let kept = lifeline.clone();
         let start = move || match Worker::open(address, context, kept, company) {
             Ok(worker) => {
@@ -220,6 +221,6 @@ fn open(address: Address, context: Context) -> Opening {
         let thread = std::thread::Builder::new().name("tenure-sqlite".into()).spawn(start);
         thread.map_err(|e| Error::unavailable(NAME, "opening", Fault::Connection, format!("no thread: {e}")))?;
         let path = opening.await.unwrap_or(Err(Error::Closed))?;
-        Ok(Opened::of_voter(Arc::new(Sqlite { path, jobs, hub })).with_lifeline(lifeline))
+        Ok(Opened::of_voter(Arc::new(Sqlite { path, jobs, hub })).with_losses(losses).with_lifeline(lifeline))
     })
 }

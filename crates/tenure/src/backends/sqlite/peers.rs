@@ -18,6 +18,7 @@ use tokio::task::AbortHandle;
 use super::message::Message;
 use super::pipes::{Kind, Name, Pipes};
 use super::watches::Watches;
+use crate::backend::Losses;
 use crate::name::ClientId;
 use crate::signal::Hub;
 
@@ -47,17 +48,26 @@ pub(super) struct Peers {
     hub: Hub,
     runtime: Handle,
     watches: Watches,
+    losses: Losses,
 }
+
+/// Who is woken, whose death is watched for, where losses are told, and where all that is waited for.
+pub(super) type Company = (Hub, Watches, Losses, Handle);
 
 impl Peers {
     /// The hub must tell `watches` when nobody listens to a key any more.
-    pub(super) fn new(pipes: Pipes, hub: Hub, watches: Watches, runtime: Handle) -> Self {
-        Self { pipes, hub, runtime, watches }
+    pub(super) fn new(pipes: Pipes, (hub, watches, losses, runtime): Company) -> Self {
+        Self { pipes, hub, runtime, watches, losses }
     }
 
     /// Those whom it works with, for another one in its place.
-    pub(super) fn company(&self) -> (Hub, Watches, Handle) {
-        (self.hub.clone(), self.watches.clone(), self.runtime.clone())
+    pub(super) fn company(&self) -> Company {
+        (self.hub.clone(), self.watches.clone(), self.losses.clone(), self.runtime.clone())
+    }
+
+    /// Where losses are told.
+    pub(super) fn losses(&self) -> &Losses {
+        &self.losses
     }
 
     pub(super) fn hub(&self) -> &Hub {
@@ -150,6 +160,7 @@ impl Peers {
     fn receive(self: &Arc<Self>, message: Option<Message>) {
         match message {
             Some(Message::Free(key)) => self.hub.fire(&key),
+            Some(Message::Lost(owner)) => self.losses.suspect(owner),
             Some(Message::Held(client, key)) => match self.look(client) {
                 Life::Alive(alive) => self.watch(&key, vec![(client, alive)]),
                 Life::Dead | Life::Unknown => self.hub.fire(&key),
@@ -254,7 +265,8 @@ mod tests {
         let place = Arc::new(Place::find(&terms).unwrap());
         let (pipes, made) = Pipes::new(terms, &place);
         made.unwrap();
-        let peers = Arc::new(Peers::new(pipes, Hub::default(), Watches::default(), runtime.handle().clone()));
+        let peers =
+            Arc::new(Peers::new(pipes, (Hub::default(), Watches::default(), Losses::default(), runtime.handle().clone())));
         let client = ClientId::random().unwrap();
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {

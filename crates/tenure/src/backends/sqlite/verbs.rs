@@ -9,6 +9,7 @@ use super::after::After;
 use super::bounds::Bounds;
 use super::fault::NAME;
 use super::line::before;
+use super::message::Message;
 use super::peers::{Life, Peers};
 use super::rows::{Hold, Stored, now_micros, signed, turn_of, unsigned, written};
 use crate::backend::{Attempt, Broken, Claim, Mode, Released, Renewal};
@@ -198,7 +199,18 @@ impl Verbs<'_> {
         }
         self.run("DELETE FROM holds WHERE name = ?1", params![name.as_bytes()])?;
         self.wake(name, now)?;
+        holds.iter().for_each(|hold| self.tell_of_loss(hold));
         Ok(Ok(Some(Broken { holders: holds.into_iter().map(|hold| hold.show(now)).collect(), fence })))
+    }
+
+    /// Tells the client of a hold that it was taken away.
+    fn tell_of_loss(&mut self, hold: &Hold) {
+        let (Some(client), Ok(owner)) = (hold.client, hold.owner.parse()) else { return };
+        if client == self.me.id {
+            self.after.lost(owner);
+        } else {
+            self.after.send(client, &Message::Lost(owner));
+        }
     }
 
     /// Removes all that the clients left, and all that has run out.

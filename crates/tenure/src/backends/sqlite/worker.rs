@@ -7,7 +7,6 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use rusqlite::TransactionBehavior;
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
 
@@ -16,17 +15,15 @@ use super::boot;
 use super::boots::Boots;
 use super::fault::sqlite_error;
 use super::file::Database;
-use super::peers::{Peers, Presence};
+use super::peers::{Company, Peers, Presence};
 use super::pipes::Pipes;
 use super::place::Place;
 use super::terms::Terms;
 use super::verbs::{Answer, Me, Verbs};
-use super::watches::Watches;
 use crate::clock::Instant;
 use crate::error::{Error, Result};
 use crate::lifeline::Lifeline;
 use crate::name::ClientId;
-use crate::signal::Hub;
 use crate::store::{Address, Context};
 
 /// The most calls in one transaction: others wait for its end.
@@ -86,9 +83,6 @@ impl<T: Send, F: FnMut(&mut Verbs<'_>) -> Answer<T> + Send> Call for Ask<T, F> {
         drop(reply.send(transaction.and_then(|()| answer.unwrap_or(Err(Error::Closed)))));
     }
 }
-
-/// Who is woken, whose death is watched for, and where that is waited for.
-pub(super) type Company = (Hub, Watches, Handle);
 
 pub(super) struct Worker {
     database: Database,
@@ -285,14 +279,9 @@ fn open_database(terms: &Terms, patience: Duration, boots: &Boots) -> Result<Dat
 }
 
 /// Meets the peers of a file, and shows itself to them, if there can be pipes.
-fn appear(
-    terms: &Terms,
-    place: &Arc<Place>,
-    (hub, watches, runtime): Company,
-    client: ClientId,
-) -> (Arc<Peers>, std::io::Result<Presence>) {
+fn appear(terms: &Terms, place: &Arc<Place>, company: Company, client: ClientId) -> (Arc<Peers>, std::io::Result<Presence>) {
     let (pipes, made) = Pipes::new(terms.clone(), place);
-    let peers = Arc::new(Peers::new(pipes, hub, watches, runtime));
+    let peers = Arc::new(Peers::new(pipes, company));
     let presence = made.and_then(|()| Presence::new(&peers, client));
     (peers, presence)
 }

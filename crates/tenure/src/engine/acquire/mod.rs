@@ -133,17 +133,24 @@ impl Contender {
     }
 
     async fn run(mut self) {
-        let Some(gate) = self.gate() else { return self.contend(None).await };
+        let Some(gate) = self.gate() else {
+            self.acquiring.waits();
+            return self.contend(None).await;
+        };
         let (arrival, pass) = match self.request.patience {
             Patience::None => match self.engine().turnstile.try_enter(&gate) {
                 Tried::Alone => return self.contend(None).await,
                 Tried::Turn(turn) => (0, Some(Pass::Turn(turn))),
                 Tried::Taken => (0, None),
             },
-            patience => match self.engine().turnstile.enter(&gate, &self.request.terms, || patience.left(self.settings())) {
-                Entry::Now(turn) => (0, Some(Pass::Turn(turn))),
-                Entry::Later { arrival, pass } => (arrival, Box::pin(self.wait_for_turn(&gate, arrival, pass)).await),
-            },
+            patience => {
+                let entry = self.engine().turnstile.enter(&gate, &self.request.terms, || patience.left(self.settings()));
+                self.acquiring.waits();
+                match entry {
+                    Entry::Now(turn) => (0, Some(Pass::Turn(turn))),
+                    Entry::Later { arrival, pass } => (arrival, Box::pin(self.wait_for_turn(&gate, arrival, pass)).await),
+                }
+            }
         };
         match pass {
             Some(Pass::Turn(turn)) => self.contend(Some(turn)).await,

@@ -9,6 +9,10 @@ use crate::clock::Instant;
 use crate::engine::hold::Hold;
 use crate::engine::turnstile::Turn;
 use crate::lost::LostReason;
+use crate::name::OwnerId;
+
+/// How often a hold is renewed at most because the store says that it may be gone.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Leases within a factor of two: they are renewed together, apart from shorter and longer ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,6 +24,15 @@ impl Urgency {
     }
 }
 
+/// Why a hold is renewed before it is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Look {
+    /// So that the store watches it.
+    ToWatch,
+    /// The store has said that it may be gone. What a renewal under way says of it may be older than that.
+    Suspect,
+}
+
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) hold: Arc<Hold>,
@@ -29,8 +42,10 @@ pub(super) struct Entry {
     pub(super) until: Instant,
     due: Instant,
     renewing: bool,
-    /// Whether the store has said that the hold may be gone: what a renewal under way says of it may be older than that.
-    suspect: bool,
+    /// Whether it is to be renewed although it is not due.
+    look: Option<Look>,
+    /// When it was last renewed because it was suspect.
+    looked_at: Option<Instant>,
     pub(super) failures: u32,
     pub(super) spare_tokens: u32,
     /// Hand-overs inside the process end then, so that other processes are not starved.
@@ -40,12 +55,22 @@ pub(super) struct Entry {
 impl Entry {
     pub(super) fn new(hold: Arc<Hold>, turn: Option<Turn>, until: Instant) -> Self {
         let (spare_tokens, hand_over_until) = (hold.claim.tokens - 1, hold.since.after(hold.terms.lease));
-        let (due, renewing, suspect, failures) = (until, false, false, 0);
-        Self { hold, turn, until, due, renewing, suspect, failures, spare_tokens, hand_over_until }
+        let (due, renewing, look, looked_at, failures) = (until, false, None, None, 0);
+        Self { hold, turn, until, due, renewing, look, looked_at, failures, spare_tokens, hand_over_until }
     }
 
     pub(super) fn due(&self) -> Instant {
         self.due
+    }
+
+    /// It shall be renewed the first time, also if its lease is fixed.
+    pub(super) fn is_to_be_watched(&mut self) {
+        self.look = Some(Look::ToWatch);
+    }
+
+    /// When it can be looked at again. A store that cries all the time is not asked all the time.
+    fn next_look(&self, now: Instant) -> Instant {
+        self.looked_at.map_or(now, |last| last.after(LOOK_EVERY).max(now)).min(self.ends())
     }
 
     fn max_until(&self) -> Option<Instant> {
@@ -144,6 +169,10 @@ impl Book {
         self.entries.keys().copied().collect()
     }
 
+    pub(super) fn claimants(&self) -> Vec<OwnerId> {
+        self.entries.values().map(|entry| entry.hold.claim.owner).collect()
+    }
+
     pub(super) fn holds(&self) -> impl Iterator<Item = &Arc<Hold>> {
         self.entries.values().map(|entry| &entry.hold)
     }
@@ -158,10 +187,13 @@ impl Book {
     }
 
     /// Has a hold renewed at once, because the store has said that it may be gone.
-    pub(super) fn suspect(&mut self, owner: u64, now: Instant) -> bool {
-        let Some(entry) = self.entries.get_mut(&owner) else { return false };
-        entry.suspect = true;
-        if entry.renewing { false } else { self.schedule_at(owner, now) }
+    pub(super) fn suspect(&mut self, owner: OwnerId, now: Instant) -> bool {
+        let Some(entry) = self.entries.get_mut(&owner.number).filter(|entry| entry.hold.claim.owner == owner) else {
+            return false;
+        };
+        entry.look = Some(Look::Suspect);
+        let due = entry.next_look(now).min(entry.due);
+        if entry.renewing { false } else { self.schedule_at(owner.number, due) }
     }
 
     /// Takes what is due off the schedule.
@@ -177,7 +209,7 @@ impl Book {
                 due.ended.push((owner, entry.hold.expiry_reason()));
             } else if entry.max_until().is_some_and(|max| now >= max) {
                 due.ended.push((owner, LostReason::MaxHold));
-            } else if entry.renewing || entry.hold.terms.fixed && !entry.suspect {
+            } else if entry.renewing || entry.hold.terms.fixed && entry.look.is_none() {
                 let ends = entry.ends();
                 self.schedule_at(owner, ends);
             } else {
@@ -217,12 +249,20 @@ impl Book {
     }
 
     /// Notes that these are being renewed.
-    pub(super) fn begin_renewal(&mut self, owners: &[u64], timeout: Duration) -> Batch {
+    pub(super) fn begin_renewal(&mut self, owners: &[u64], timeout: Duration, now: Instant) -> Batch {
         let mut batch = Batch { claims: Vec::with_capacity(owners.len()), owners: Vec::with_capacity(owners.len()), timeout };
         for owner in owners {
             let Some(entry) = self.entries.get_mut(owner) else { continue };
-            (entry.renewing, entry.suspect) = (true, false);
-            batch.claims.push(entry.hold.claim.clone());
+            if entry.look == Some(Look::Suspect) {
+                entry.looked_at = Some(now);
+            }
+            (entry.renewing, entry.look) = (true, None);
+            let mut claim = entry.hold.claim.clone();
+            if entry.hold.terms.fixed {
+                // Only to see whether it is there: it must not last longer for that.
+                claim.lease = entry.hold.since.after(claim.lease).since(now);
+            }
+            batch.claims.push(claim);
             batch.owners.push((*owner, entry.hold.claim.mode));
             // Short enough to leave time for another try before the deadline. Not shorter for one that is late: the others have time.
             batch.timeout = batch.timeout.min(entry.hold.terms.lease / 3);
@@ -242,7 +282,7 @@ impl Book {
     /// Looks at a renewed hold again at this time, or at once if it has become suspect meanwhile.
     pub(super) fn after_renewal(&mut self, owner: u64, now: Instant, due: Instant) {
         let Some(entry) = self.entries.get(&owner) else { return };
-        let due = if entry.suspect { now } else { due.min(entry.ends()) };
+        let due = if entry.look.is_some() { entry.next_look(now) } else { due.min(entry.ends()) };
         self.schedule_at(owner, due);
     }
 }

@@ -12,6 +12,7 @@ mod window;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tracing::{debug, warn};
@@ -20,7 +21,7 @@ use self::book::{Book, Entry};
 pub(crate) use self::release::Release;
 use self::task::Task;
 use self::window::Window;
-use crate::backend::Claim;
+use crate::backend::{Claim, Losses, Pushes, Suspect};
 use crate::clock::Instant;
 use crate::engine::Settings;
 use crate::engine::background::Background;
@@ -30,7 +31,15 @@ use crate::engine::hold::Hold;
 use crate::engine::turnstile::{Pass, Turn, Waiter};
 use crate::error::Result;
 use crate::lost::{Lost, LostReason};
-use crate::name::OwnerId;
+
+/// Where watching a hold costs something, holds that last longer than this are watched.
+const WATCHED_AFTER: Duration = Duration::from_millis(100);
+
+/// After that time, at a moment that many holds share: the keeper wakes once for all of them.
+fn next_beat(now: Instant) -> Instant {
+    let beat = u64::try_from(WATCHED_AFTER.as_nanos()).unwrap_or(u64::MAX);
+    Instant::from_nanos((now.as_nanos() / beat).saturating_add(2).saturating_mul(beat))
+}
 
 /// The way to the keeper. It ends when the locker and all guards are gone.
 #[derive(Debug, Clone)]
@@ -111,8 +120,12 @@ impl Keeper {
     /// Takes care of a new hold and returns what gives it back.
     pub(crate) fn keep(&self, hold: Hold, turn: Option<Turn>, until: Instant, now: Instant) -> Held {
         let hold = Arc::new(hold);
-        let entry = Entry::new(Arc::clone(&hold), turn, until);
-        let due = if hold.terms.fixed { entry.ends() } else { now.after(until.since(now) / 3).min(entry.ends()) };
+        let mut entry = Entry::new(Arc::clone(&hold), turn, until);
+        let mut due = if hold.terms.fixed { entry.ends() } else { now.after(until.since(now) / 3).min(entry.ends()) };
+        if self.0.settings.backend.capabilities().pushes_losses == Pushes::Renewed {
+            due = due.min(next_beat(now));
+            entry.is_to_be_watched();
+        }
         self.0.settings.counters.holding.up();
         let mut book = self.0.book();
         if book.closed {
@@ -195,23 +208,14 @@ impl Keeper {
         }
     }
 
-    /// Has a hold renewed at once: it may be gone.
-    pub(crate) fn suspect(&self, owner: OwnerId) {
-        let now = self.0.settings.clock.now();
-        if self.0.book().suspect(owner.number, now) {
-            self.0.wake.notify_one();
-        }
-    }
-
-    /// Has all holds renewed at once: each may be gone.
-    pub(crate) fn suspect_all(&self) {
-        let now = self.0.settings.clock.now();
-        let mut book = self.0.book();
-        let wake = book.owners().into_iter().fold(false, |wake, owner| book.suspect(owner, now) | wake);
-        drop(book);
-        if wake {
-            self.0.wake.notify_one();
-        }
+    /// Has holds renewed at once of which the store says that they may be gone.
+    pub(crate) fn hear(&self, losses: &Losses) {
+        let keeper = Arc::downgrade(&self.0);
+        losses.listen(move |suspect| {
+            if let Some(keeper) = keeper.upgrade() {
+                keeper.suspect(suspect);
+            }
+        });
     }
 
     /// Undoes a claim whose outcome is unknown, or that has a place in the queue.
@@ -264,6 +268,19 @@ impl Keeper {
 impl Shared {
     fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn suspect(&self, suspect: Suspect) {
+        let now = self.settings.clock.now();
+        let mut book = self.book();
+        let wake = match suspect {
+            Suspect::One(owner) => book.suspect(owner, now),
+            Suspect::All => book.claimants().into_iter().fold(false, |wake, owner| book.suspect(owner, now) | wake),
+        };
+        drop(book);
+        if wake {
+            self.wake.notify_one();
+        }
     }
 
     /// Nobody of this process has it any more.

@@ -87,7 +87,8 @@ impl Task {
     }
 
     fn renew(&mut self, keeper: &Keeper, part: (Urgency, u32), owners: &[u64]) {
-        let batch = keeper.0.book().begin_renewal(owners, self.settings.timeout);
+        let now = self.settings.clock.now();
+        let batch = keeper.0.book().begin_renewal(owners, self.settings.timeout, now);
         let window = self.windows.entry(part).or_insert_with(Window::of_renewals).clone();
         let Settings { backend, clock, .. } = self.settings.clone();
         self.calls.spawn(async move {
@@ -123,6 +124,8 @@ impl Task {
         let now = self.settings.clock.now();
         let mut book = keeper.0.book();
         let Some(entry) = book.end_renewal(owner, mode) else { return };
+        // A fixed lease was only looked at.
+        let until = if entry.hold.terms.fixed { entry.until } else { until };
         // A hold that was given back meanwhile has its release under way; only a loss is an end here.
         if !entry.hold.extend(until) && !entry.hold.is_released() {
             let reason = entry.hold.expiry_reason();
@@ -149,7 +152,12 @@ impl Task {
         for (owner, mode) in owners {
             let Some(entry) = book.end_renewal(*owner, *mode) else { continue };
             entry.failures += 1;
-            entry.hold.mark_overdue();
+            if entry.hold.terms.fixed {
+                // It was only looked at, and is to be looked at again.
+                entry.is_to_be_watched();
+            } else {
+                entry.hold.mark_overdue();
+            }
             self.settings.counters.renewal_failures.up();
             let left = entry.until.since(now);
             warn!(name = ?entry.hold.claim.resource, token = %entry.hold.token, error, ?left, "renewal failed");
