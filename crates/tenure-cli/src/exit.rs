@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use tenure::Error;
+use tenure::{Error, ErrorKind};
 
 /// `break`: nobody held the lock; also output that cannot be written.
 pub(crate) const FAILED: u8 = 1;
@@ -20,9 +20,6 @@ pub(crate) const RUNS_ON: u8 = 77;
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// As in a shell.
 pub(crate) const NOT_FOUND: u8 = 127;
-
-/// What stands before the words of the nodes in an error of a quorum.
-const QUORUM_SAID: &str = "too few count: ";
 
 /// Why a command ends before it has done its work, and with which code.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,30 +53,20 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        let code = match &error {
-            Error::Config { .. } | Error::Unsupported { .. } => USAGE,
-            Error::Lost(_) => LOST,
+        let code = match error.kind() {
+            ErrorKind::Config | ErrorKind::Misuse | ErrorKind::Unsupported => USAGE,
+            ErrorKind::Lost => LOST,
             _ => UNAVAILABLE,
         };
-        let message = error.to_string();
-        let (message, details) = by_node(&message).unwrap_or((&message, Vec::new()));
-        Self { details: details.into_iter().map(str::to_owned).collect(), ..Self::new(code, message) }
+        match error {
+            // There are too many nodes for one line.
+            Error::TooFewNodes(few) => {
+                let details = few.nodes.iter().map(ToString::to_string).collect();
+                Self { details, ..Self::new(code, format!("{}:", few.headline())) }
+            }
+            error => Self::new(code, error.to_string()),
+        }
     }
-}
-
-/// Takes what the nodes of a quorum have said out of an error: there are too many of them for one line.
-fn by_node(message: &str) -> Option<(&str, Vec<&str>)> {
-    let starts =
-        |text: &str| tenure::connect::schemes().any(|scheme| text.strip_prefix(scheme).is_some_and(|t| t.starts_with(':')));
-    let (head, mut rest) = message.split_once(QUORUM_SAID).filter(|(_, rest)| starts(rest))?;
-    let mut nodes = Vec::new();
-    // A node's own words may have a semicolon in them.
-    while let Some((end, _)) = rest.match_indices("; ").find(|(at, _)| starts(&rest[at + 2..])) {
-        nodes.push(&rest[..end]);
-        rest = &rest[end + 2..];
-    }
-    nodes.push(rest);
-    Some((&message[..head.len() + QUORUM_SAID.trim_end().len()], nodes))
 }
 
 impl From<std::io::Error> for Failure {
@@ -113,11 +100,17 @@ mod tests {
     }
 
     #[test]
-    fn what_nodes_say_has_a_line_for_each() {
-        let detail = "2 of 3 nodes have to agree, and too few count: redis://a:1: refused; try later; redis://b: has answered";
-        let failure = Failure::from(Error::unavailable("quorum", "x", Fault::Timeout, detail));
-        assert!(failure.message.ends_with("agree, and too few count:"), "{}", failure.message);
-        assert_eq!(failure.details, ["redis://a:1: refused; try later", "redis://b: has answered"]);
+    fn what_nodes_say_has_a_line_for_each() -> std::io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let nobody = ["quorum:redis://127.0.0.1:1", "redis://127.0.0.1:2", "memory:"].join("|");
+        let Err(error) = runtime.block_on(tenure::Locker::connect(&nobody)) else { panic!("nobody is there") };
+        let (whole, failure) = (error.to_string(), Failure::from(error));
+        assert_eq!(failure.code, UNAVAILABLE);
+        assert!(failure.message.ends_with("2 of 3 nodes have to agree, and too few count:"), "{}", failure.message);
+        assert!(failure.details[0].starts_with("redis://127.0.0.1:1: redis is unavailable"), "{failure:?}");
+        assert_eq!((&*failure.details[2], failure.details.len()), ("memory: 3: has answered", 3));
+        assert_eq!(format!("{} {}", failure.message, failure.details.join("; ")), whole);
         assert_eq!(Failure::from(Error::unavailable("redis", "x", Fault::Timeout, "a; redis://b")).details, [""; 0]);
+        Ok(())
     }
 }

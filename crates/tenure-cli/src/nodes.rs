@@ -23,7 +23,7 @@ fn said(node: &NodeReport, state: &State) -> String {
     let mut said = match holders {
         Ok(holders) if holders.is_empty() => vec!["free".to_owned()],
         Ok(holders) => holders.iter().map(|holder| held(holder, state)).collect(),
-        Err(why) => vec![format!("did not answer: {}", printable(why))],
+        Err(why) => vec![format!("did not answer: {}", printable(&why.said))],
     };
     match standing {
         Standing::Quarantined { left } => said.push(format!("quarantined for {}", seconds(*left))),
@@ -85,7 +85,7 @@ impl<'a> NodeJson<'a> {
             quarantine_left_ms: left,
             clock_ahead_ms: *clock_ahead_ms,
             holders: holders.as_ref().ok().map(|holders| holders.iter().map(HolderJson::new).collect()),
-            error: holders.as_ref().err().map(String::as_str),
+            error: holders.as_ref().err().map(|trouble| &*trouble.said),
         }
     }
 }
@@ -94,7 +94,7 @@ impl<'a> NodeJson<'a> {
 mod tests {
     use super::*;
     use tenure::backend::Mode;
-    use tenure::{Resource, Token};
+    use tenure::{Fault, NodeTrouble, Resource, Token};
 
     fn holder(owner: &str) -> Holder {
         let (token, note) = (Some(Token::new(7)), Some("backup".to_owned()));
@@ -104,6 +104,7 @@ mod tests {
     #[test]
     fn every_node_says_what_it_knows_and_whether_it_counts() -> tenure::Result<()> {
         let why = || "it is gone".to_owned();
+        let gone = || NodeTrouble { node: "n".to_owned(), said: why(), fault: Some(Fault::Connection) };
         let mut state = State::free(Resource::new("x")?);
         state.holders = vec![holder("o")];
         let left = Duration::from_millis(12_300);
@@ -113,8 +114,8 @@ mod tests {
             (Standing::Counts, None, Ok(vec![holder("o")]), "held by backup, token 7"),
             (Standing::Counts, None, Ok(vec![holder("p")]), "held by backup (p), token 7"),
             (quarantined(), Some(60_000), Ok(vec![]), "free; quarantined for 12s; clock 60.0 s ahead"),
-            (quarantined(), Some(-501), Err(why()), "did not answer: it is gone; quarantined for 12s; clock 0.5 s behind"),
-            (Standing::Away { why: why() }, None, Err(why()), "did not answer: it is gone"),
+            (quarantined(), Some(-501), Err(gone()), "did not answer: it is gone; quarantined for 12s; clock 0.5 s behind"),
+            (Standing::Away { why: why() }, None, Err(gone()), "did not answer: it is gone"),
             (Standing::Away { why: why() }, None, Ok(vec![]), "free; away: it is gone"),
             (Standing::Refused { why: why() }, None, Ok(vec![]), "free; refused: it is gone"),
         ] {

@@ -1,7 +1,12 @@
 //! [`Error`]: what was asked, what is wrong, what is allowed, and whether asking again may help.
 
-use std::fmt;
+mod too_few;
 
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+pub use self::too_few::{NodeTrouble, TooFewNodes};
 use crate::invalid::Invalid;
 use crate::lost::Lost;
 use crate::mode::Mode;
@@ -9,15 +14,36 @@ use crate::mode::Mode;
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// What a driver or the system said, for [`source`](StdError::source). Shared, so that an [`Error`] can be cloned.
+pub type Source = Arc<dyn StdError + Send + Sync>;
+
 /// Everything that can go wrong. That somebody else has the lock is not among it: busy is a value.
-#[derive(Debug, Clone, thiserror::Error)]
+///
+/// Its text says all that is known, also what its [`source`](StdError::source) says: that is for programs that look at a driver's error.
+///
+/// ```
+/// use tenure::{Error, Fault};
+///
+/// fn status(error: &Error) -> u16 {
+///     match error {
+///         Error::Config(_) | Error::Misuse(_) => 500,
+///         Error::Lost(_) => 409,
+///         error if error.fault() == Some(Fault::Auth) => 401,
+///         error if error.is_transient() => 503,
+///         _ => 502,
+///     }
+/// }
+/// assert_eq!(status(&Error::unavailable("redis", "acquiring", Fault::Timeout, "no answer")), 503);
+/// ```
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
     /// The request is wrong and will stay so: a name, a lease, a URL, an option.
-    #[error(transparent)]
-    Config(#[from] Invalid),
+    Config(Invalid),
+    /// The request is right in itself, and wrong here and now: a read lock that is to become a write lock, a blocking call inside of
+    /// async code. The program has to be changed.
+    Misuse(Invalid),
     /// The store cannot carry this; said before any I/O.
-    #[error("{backend} does not support {what}")]
     Unsupported {
         /// The store.
         backend: &'static str,
@@ -25,7 +51,6 @@ pub enum Error {
         what: String,
     },
     /// The store cannot answer now; asking again later may help.
-    #[error("{backend} is unavailable while {doing}: {fault}: {detail}")]
     Unavailable {
         /// The store.
         backend: &'static str,
@@ -35,9 +60,10 @@ pub enum Error {
         fault: Fault,
         /// The store's or the system's own words, without secrets.
         detail: String,
+        /// The driver's or the system's own error, without secrets.
+        source: Option<Source>,
     },
     /// The store answered and refuses; asking again will not help.
-    #[error("{backend} refused {doing}: {fault}: {detail}")]
     Backend {
         /// The store.
         backend: &'static str,
@@ -47,13 +73,77 @@ pub enum Error {
         fault: Fault,
         /// The store's or the system's own words, without secrets.
         detail: String,
+        /// The driver's or the system's own error, without secrets.
+        source: Option<Source>,
     },
+    /// Too few nodes of a quorum agree. Whether asking again may help says [`is_transient`](Self::is_transient).
+    TooFewNodes(Box<TooFewNodes>),
     /// The hold in question was lost.
-    #[error(transparent)]
-    Lost(#[from] Lost),
+    Lost(Lost),
     /// The locker was closed.
-    #[error("the locker is closed")]
     Closed,
+}
+
+/// The kinds of errors, for logs, metrics and codes. [`Error::TooFewNodes`] is one of two, so not each variant has its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// [`Error::Config`].
+    Config,
+    /// [`Error::Misuse`].
+    Misuse,
+    /// [`Error::Unsupported`].
+    Unsupported,
+    /// The store cannot answer now; asking again later may help.
+    Unavailable,
+    /// The store answered and refuses; asking again will not help.
+    Refused,
+    /// [`Error::Lost`].
+    Lost,
+    /// [`Error::Closed`].
+    Closed,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(invalid) | Self::Misuse(invalid) => invalid.fmt(f),
+            Self::Unsupported { backend, what } => write!(f, "{backend} does not support {what}"),
+            Self::Unavailable { backend, doing, fault, detail, .. } => {
+                write!(f, "{backend} is unavailable while {doing}: {fault}: {detail}")
+            }
+            Self::Backend { backend, doing, fault, detail, .. } => write!(f, "{backend} refused {doing}: {fault}: {detail}"),
+            Self::TooFewNodes(few) => few.fmt(f),
+            Self::Lost(lost) => lost.fmt(f),
+            Self::Closed => f.write_str("the locker is closed"),
+        }
+    }
+}
+
+// By hand: derived, the source would be the Arc, and nobody could downcast it to what is in it.
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Unavailable { source, .. } | Self::Backend { source, .. } => {
+                source.as_deref().map(|source| -> &(dyn StdError + 'static) { source })
+            }
+            Self::TooFewNodes(few) => few.source(),
+            // What these have inside is what they say.
+            Self::Config(_) | Self::Misuse(_) | Self::Unsupported { .. } | Self::Lost(_) | Self::Closed => None,
+        }
+    }
+}
+
+impl From<Invalid> for Error {
+    fn from(invalid: Invalid) -> Self {
+        Self::Config(invalid)
+    }
+}
+
+impl From<Lost> for Error {
+    fn from(lost: Lost) -> Self {
+        Self::Lost(lost)
+    }
 }
 
 /// The kind of trouble that a store reported.
@@ -132,6 +222,11 @@ impl Error {
         Self::Config(Invalid::new(asked, problem, allowed))
     }
 
+    /// A request that is wrong here and now.
+    pub(crate) fn misuse(asked: impl Into<String>, problem: impl Into<String>, allowed: impl Into<String>) -> Self {
+        Self::Misuse(Invalid::new(asked, problem, allowed))
+    }
+
     /// The store carries no such locks.
     #[must_use]
     pub fn unsupported(backend: &'static str, mode: Mode) -> Self {
@@ -140,18 +235,50 @@ impl Error {
 
     /// The store cannot answer now.
     pub fn unavailable(backend: &'static str, doing: impl Into<String>, fault: Fault, detail: impl Into<String>) -> Self {
-        Self::Unavailable { backend, doing: doing.into(), fault, detail: detail.into() }
+        Self::Unavailable { backend, doing: doing.into(), fault, detail: detail.into(), source: None }
     }
 
     /// The store refuses.
     pub fn backend(backend: &'static str, doing: impl Into<String>, fault: Fault, detail: impl Into<String>) -> Self {
-        Self::Backend { backend, doing: doing.into(), fault, detail: detail.into() }
+        Self::Backend { backend, doing: doing.into(), fault, detail: detail.into(), source: None }
+    }
+
+    /// The same with what a driver or the system said, in [`Unavailable`](Self::Unavailable) and [`Backend`](Self::Backend). It must have
+    /// no secrets in its text and its `Debug`: whoever logs errors logs those.
+    #[must_use]
+    pub fn with_source(self, error: impl StdError + Send + Sync + 'static) -> Self {
+        self.with_shared_source(Arc::new(error))
+    }
+
+    /// The same with an error that others have too.
+    #[must_use]
+    pub fn with_shared_source(mut self, error: Source) -> Self {
+        if let Self::Unavailable { source, .. } | Self::Backend { source, .. } = &mut self {
+            *source = Some(error);
+        }
+        self
+    }
+
+    /// Which kind of error it is.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Config(_) => ErrorKind::Config,
+            Self::Misuse(_) => ErrorKind::Misuse,
+            Self::Unsupported { .. } => ErrorKind::Unsupported,
+            Self::Unavailable { .. } => ErrorKind::Unavailable,
+            Self::Backend { .. } => ErrorKind::Refused,
+            Self::TooFewNodes(few) if few.lasting => ErrorKind::Refused,
+            Self::TooFewNodes(_) => ErrorKind::Unavailable,
+            Self::Lost(_) => ErrorKind::Lost,
+            Self::Closed => ErrorKind::Closed,
+        }
     }
 
     /// Whether asking again later may help.
     #[must_use]
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Unavailable { .. })
+        self.kind() == ErrorKind::Unavailable
     }
 
     /// The kind of trouble, where a store reported it.
@@ -159,7 +286,71 @@ impl Error {
     pub fn fault(&self) -> Option<Fault> {
         match self {
             Self::Unavailable { fault, .. } | Self::Backend { fault, .. } => Some(*fault),
+            Self::TooFewNodes(few) => Some(few.fault),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn few(lasting: bool) -> Error {
+        let said = |node: &str, said: &str, fault| NodeTrouble { node: node.to_owned(), said: said.to_owned(), fault };
+        let nodes = vec![said("a", "no; later", Some(Fault::Timeout)), said("b", "has answered", None)];
+        let source = Some(Arc::new(Error::unavailable("redis", "x", Fault::Timeout, "no; later")) as Source);
+        let doing = "acquiring".to_owned();
+        let few = TooFewNodes { backend: "quorum", doing, needed: 2, of: 3, fault: Fault::Timeout, lasting, nodes, source };
+        Error::TooFewNodes(Box::new(few))
+    }
+
+    #[test]
+    fn a_source_is_what_the_driver_said_and_can_be_taken_for_that() {
+        let broken = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+        for error in [
+            Error::unavailable("redis", "acquiring", Fault::Connection, "broken").with_source(broken()),
+            Error::backend("redis", "acquiring", Fault::Connection, "broken").with_source(broken()).clone(),
+        ] {
+            let source = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
+            assert_eq!(source.map(std::io::Error::kind), Some(std::io::ErrorKind::BrokenPipe), "{error:?}");
+        }
+        assert!(Error::unavailable("redis", "acquiring", Fault::Connection, "broken").source().is_none());
+        assert!(Error::Closed.with_source(broken()).source().is_none(), "nobody said that");
+        let first = few(false);
+        assert!(matches!(first.source().and_then(|source| source.downcast_ref()), Some(Error::Unavailable { .. })));
+    }
+
+    #[test]
+    fn each_error_is_of_one_kind() {
+        let invalid = || Invalid::new("a", "is wrong", "b");
+        for (error, kind) in [
+            (invalid().into(), ErrorKind::Config),
+            (Error::Misuse(invalid()), ErrorKind::Misuse),
+            (Error::unsupported("memory", Mode::Read), ErrorKind::Unsupported),
+            (Error::unavailable("redis", "x", Fault::Timeout, "y"), ErrorKind::Unavailable),
+            (Error::backend("redis", "x", Fault::Auth, "y"), ErrorKind::Refused),
+            (few(false), ErrorKind::Unavailable),
+            (few(true), ErrorKind::Refused),
+            (Error::Closed, ErrorKind::Closed),
+        ] {
+            assert_eq!((error.kind(), error.is_transient()), (kind, kind == ErrorKind::Unavailable), "{error}");
+        }
+        assert_eq!(Error::misuse("a", "is wrong", "b").to_string(), "a is wrong; allowed: b");
+    }
+
+    #[test]
+    fn what_nodes_say_is_in_the_text_and_beside_it() {
+        let (error, refusal) = (few(false), few(true));
+        assert_eq!(
+            error.to_string(),
+            "quorum is unavailable while acquiring: no answer in time: 2 of 3 nodes have to agree, and too few count: \
+             a: no; later; b: has answered"
+        );
+        assert!(refusal.to_string().starts_with("quorum refused acquiring: no answer in time: 2 of 3 nodes"), "{refusal}");
+        let Error::TooFewNodes(few) = error else { panic!("{error:?}") };
+        assert_eq!(few.nodes[1].to_string(), "b: has answered");
+        let headline = "quorum is unavailable while acquiring: no answer in time: 2 of 3 nodes have to agree, and too few count";
+        assert_eq!(few.headline(), headline);
     }
 }

@@ -76,7 +76,7 @@ pub mod store;
 
 pub use engine::guard::{Guard, State, Watcher};
 pub use engine::owner::Owner;
-pub use error::{Error, Fault, Result};
+pub use error::{Error, ErrorKind, Fault, NodeTrouble, Result, Source, TooFewNodes};
 pub use invalid::Invalid;
 pub use locker::{Builder, Locker};
 pub use lost::{Lost, LostReason};

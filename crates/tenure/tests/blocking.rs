@@ -88,7 +88,7 @@ fn a_wait_can_be_limited_and_a_loss_waited_for() {
 #[test]
 fn inside_async_code_it_is_an_error_and_no_deadlock() {
     let locker = locker();
-    let refused = |locker: &Locker| matches!(locker.mutex("a").lock(), Err(Error::Config { .. }));
+    let refused = |locker: &Locker| matches!(locker.mutex("a").lock(), Err(Error::Misuse(_)));
     let multi = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime");
     let single = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     for runtime in [&multi, &single] {
@@ -106,7 +106,7 @@ fn inside_async_code_it_is_an_error_and_no_deadlock() {
 #[test]
 fn inside_of_an_unconstrained_task_it_is_an_error_too() {
     let locker = locker();
-    let refused = |locker: &Locker| matches!(locker.mutex("a").lock(), Err(Error::Config { .. }));
+    let refused = |locker: &Locker| matches!(locker.mutex("a").lock(), Err(Error::Misuse(_)));
     let multi = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime");
     let single = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     for runtime in [&multi, &single] {
@@ -185,7 +185,7 @@ fn threads_read_together_and_none_upgrades() {
         scope.spawn(|| assert!(lock.try_write().unwrap().is_none())).join().unwrap();
     });
     assert_eq!(lock.read().unwrap().hold_count(), 2, "a thread re-enters");
-    assert!(matches!(lock.write(), Err(tenure::Error::Config { .. })));
+    assert!(matches!(lock.write(), Err(tenure::Error::Misuse(_))));
     reader.release().unwrap();
     let writer = lock.write().unwrap();
     let reader = lock.downgrade(writer).unwrap();

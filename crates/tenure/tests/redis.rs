@@ -146,6 +146,7 @@ fn main() {
             a_full_server_refuses_locks_but_not_releases
             missing_rights_are_named_also_inside_of_scripts
             a_wrong_password_is_named_and_not_shown
+            a_password_that_the_server_repeats_is_not_shown
             an_unreachable_server_is_unavailable
             unknown_options_are_refused_with_the_known_ones;
         Redis:

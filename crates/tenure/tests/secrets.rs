@@ -27,6 +27,11 @@ impl Write for Log {
     }
 }
 
+/// All that can be printed of an error, and of what is under it.
+fn with_sources(error: &(dyn std::error::Error + 'static)) -> String {
+    std::iter::successors(Some(error), |error| error.source()).map(|error| format!("{error} {error:?} {error:#?} ")).collect()
+}
+
 /// What is said of a URL: its error or its locker, and the log.
 fn said(url: &str) -> String {
     tenure::connect::register(&toy::SCHEME).expect("a store of another crate");
@@ -41,7 +46,7 @@ fn said(url: &str) -> String {
     });
     let said = match opened {
         Ok(locker) => format!("{locker:?}"),
-        Err(error) => format!("{error} {error:?}"),
+        Err(error) => with_sources(&error),
     };
     format!("{said}\n{}", String::from_utf8_lossy(&log.0.lock().expect("no panic")))
 }
@@ -115,6 +120,28 @@ fn the_beginning_of_a_password_is_not_taken_for_a_port() {
         "Q@JKVW?==Q",
     ] {
         is_not_said(password);
+    }
+}
+
+/// Servers that do not know a command repeat what came with it, each in its own words.
+#[test]
+fn a_password_that_a_server_repeats_is_not_said() {
+    for words in [
+        "unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `u`, `QXZJ`",
+        "unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'u' 'QXZJ' ",
+    ] {
+        let server = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = server.local_addr().expect("bound").port();
+        std::thread::spawn(move || {
+            for mut client in server.incoming().flatten() {
+                drop(client.write_all(format!("-ERR {words}\r\n").repeat(8).as_bytes()));
+                drop(std::io::copy(&mut client, &mut std::io::sink()));
+            }
+        });
+        for url in [format!("redis://u:QXZJ@127.0.0.1:{port}"), format!("redis+cluster://u:QXZJ@127.0.0.1:{port}")] {
+            let said = said(&url);
+            assert!(said.contains("HELLO") && !said.contains("QXZJ"), "{url}: {said}");
+        }
     }
 }
 

@@ -77,6 +77,25 @@ async fn a_downgrade_that_is_dropped_gives_everything_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_an_owner_cannot_ask_for_is_misuse_and_no_wrong_value() {
+    let (locker, owner) = (paused().await, Owner::new());
+    let lock = locker.rwlock("a").owner(&owner);
+    let misused = |refused: Result<(), Error>, words: &str| match refused {
+        Err(Error::Misuse(why)) => assert!(why.to_string().contains(words), "{why}"),
+        other => panic!("{other:?}"),
+    };
+    let reader = lock.read().await.expect("read");
+    misused(lock.write().await.map(drop), "to write first and then downgrade");
+    misused(lock.try_write().await.map(drop), "would wait for itself");
+    drop(reader);
+    let writer = lock.write().await.expect("written");
+    misused(locker.mutex("a").owner(&owner).try_lock().await.map(drop), "one kind of lock per name");
+    let again = lock.write().await.expect("written again");
+    misused(lock.downgrade(writer).await.map(drop), "the only guard of its hold");
+    drop(again);
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_the_guard_of_a_writer_of_this_name_is_downgraded() {
     let (locker, other) = (paused().await, paused().await);
     let lock = locker.rwlock("a");
@@ -86,7 +105,7 @@ async fn only_the_guard_of_a_writer_of_this_name_is_downgraded() {
         locker.mutex("c").lock().await.expect("locked"),
         other.rwlock("a").write().await.expect("written"),
     ] {
-        assert!(matches!(lock.downgrade(wrong).await, Err(Error::Config { .. })));
+        assert!(matches!(lock.downgrade(wrong).await, Err(Error::Misuse(_))));
     }
     let lost = lock.clone().lease_fixed(Duration::from_secs(1)).write().await.expect("written");
     lost.lost().await;

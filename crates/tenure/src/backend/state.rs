@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::Mode;
+use crate::error::NodeTrouble;
 use crate::name::{Resource, Token};
 
 /// What a store knows of one resource.
@@ -49,7 +50,7 @@ pub struct NodeReport {
     /// The store.
     pub member: Member,
     /// Who holds it there, or why that is not known.
-    pub holders: Result<Vec<Holder>, String>,
+    pub holders: Result<Vec<Holder>, NodeTrouble>,
 }
 
 /// One of the stores that make one lock.

@@ -103,7 +103,7 @@ fn this_thread() -> Owner {
 fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     if inside_async_code() {
         let fix = "the async API, or a thread of its own (spawn_blocking)";
-        return Err(Error::config("a blocking call", "was made inside of async code, which it would stop", fix));
+        return Err(Error::misuse("a blocking call", "was made inside of async code, which it would stop", fix));
     }
     park_on(&background::handle()?, future)
 }

@@ -1,23 +1,22 @@
 //! The in-process queue: however many tasks want one name, one of them asks the store. First come, first served.
 
+mod gate;
 mod taken;
+mod turn;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
+pub(crate) use self::gate::Gate;
 use self::taken::Taken;
-use crate::backend::Mode;
+pub(crate) use self::turn::Turn;
 use crate::engine::guard::Held;
 use crate::engine::hold::Terms;
 use crate::error::Error;
-use crate::name::Resource;
-
-/// A store that answers does so in less: who stood behind a hold that was given back is not told of an outage before that.
-const ANSWERS_WITHIN: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Turnstile(Arc<Mutex<Lanes>>);
@@ -27,50 +26,6 @@ struct Lanes {
     open: HashMap<Gate, Lane>,
     /// What was taken at gates that nobody of this process stands at now, but did a moment ago.
     taken: HashMap<Gate, Taken>,
-}
-
-/// A name, and the way in which it is wanted: readers do not stand in line behind writers of the same process.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Gate {
-    resource: Resource,
-    kind: Kind,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
-    Exclusive,
-    Read,
-    Write,
-    Permits,
-    CountZero,
-}
-
-impl Gate {
-    /// Where claims of this mode wait for each other. `None`: each asks for itself, be it because nobody else of this
-    /// process may come before it out of turn, or because it is never busy.
-    pub(crate) fn new(resource: &Resource, mode: Mode) -> Option<Self> {
-        let kind = match mode {
-            Mode::Exclusive => Kind::Exclusive,
-            Mode::Read => Kind::Read,
-            Mode::Write => Kind::Write,
-            Mode::Permits { .. } => Kind::Permits,
-            Mode::CountZero => Kind::CountZero,
-            Mode::Fair | Mode::Downgrade | Mode::Resize { .. } | Mode::SetCount { .. } | Mode::CountDown | Mode::RemoveCount => {
-                return None;
-            }
-        };
-        Some(Self { resource: resource.clone(), kind })
-    }
-
-    /// Whether several may be granted at a time.
-    fn is_shared(&self) -> bool {
-        matches!(self.kind, Kind::Read | Kind::Permits)
-    }
-
-    /// Whether an answer is everybody's who came before the question: what is asked for is a state, not a hold.
-    pub(crate) fn answers_are_shared(&self) -> bool {
-        self.kind == Kind::CountZero
-    }
 }
 
 /// A gate at which somebody of this process holds or asks.
@@ -288,166 +243,11 @@ impl Lanes {
     }
 }
 
-/// The right of this process's one contender for a name. Dropping it lets the next one in line ask the store.
-#[derive(Debug)]
-pub(crate) struct Turn {
-    gate: Gate,
-    stile: Turnstile,
-    /// Others shall have a chance first until then.
-    rests_until: Option<Instant>,
-    /// Whether others of this process have come to wait since it has wanted this without a break.
-    has_waiters: bool,
-    /// Whether other processes have been seen to want it.
-    is_contended: bool,
-}
-
-impl Turn {
-    /// How many wait behind this one.
-    #[cfg(test)]
-    fn waiting(&self) -> usize {
-        self.lane(|lane| lane.waiting.len()).unwrap_or(0)
-    }
-
-    /// How many may want the hold after this one: many, if somebody has come to wait since this process has wanted it without a
-    /// break. Those who take turns are not behind each other at the moment of a grant.
-    pub(crate) fn expected(&self) -> usize {
-        if self.has_waiters { usize::MAX } else { 0 }
-    }
-
-    /// Whether other processes want it: then the first answer is likely to be busy.
-    pub(crate) fn is_contended(&self) -> bool {
-        self.is_contended
-    }
-
-    /// Whether others shall have a chance first.
-    pub(crate) fn rests(&self) -> bool {
-        self.rests_until.is_some()
-    }
-
-    /// Leaves the lock alone, because others wait for it at the store: for so long at most, and not for longer than those
-    /// behind can wait.
-    pub(crate) async fn rest(&self, at_most: Duration) {
-        let Some(until) = self.rests_until else { return };
-        let until = Instant::now().checked_add(at_most).map_or(until, |end| end.min(until));
-        let sooner = Arc::new(Notify::new());
-        self.lane(|lane| {
-            let behind = lane.waiting.iter().filter(|w| !w.pass.is_closed()).filter_map(|w| w.ask_by).min();
-            lane.resting = Some((behind.map_or(until, |by| by.min(until)), Arc::clone(&sooner)));
-        });
-        let _rests = Rests(self);
-        while let Some(until) = self.lane(|lane| lane.resting.as_ref().map(|(until, _)| *until)).flatten()
-            && timeout_at(until, sooner.notified()).await.is_ok()
-        {}
-    }
-
-    /// How many have come to wait so far, if answers are shared with them.
-    pub(crate) fn arrivals(&self) -> u64 {
-        if self.gate.answers_are_shared() { self.lane(|lane| lane.arrivals).unwrap_or(0) } else { 0 }
-    }
-
-    /// Resolves when somebody comes with whom the next answer will be shared.
-    pub(crate) async fn newcomer(&self, known: u64) {
-        let Some(came) = self.lane(|lane| lane.came.clone()).flatten() else { return std::future::pending().await };
-        while self.arrivals() <= known {
-            came.notified().await;
-        }
-    }
-
-    /// Tells those behind that the store could not be asked.
-    pub(crate) fn heard_trouble(&self, trouble: Error) {
-        self.lane(|lane| lane.trouble = Some(trouble));
-    }
-
-    /// Tells those behind that the store has granted it.
-    pub(crate) fn heard_grant(&self) {
-        self.lane(|lane| (lane.last, lane.trouble) = (Some(Heard::Granted), None));
-    }
-
-    /// Tells those behind, of whom so many had come before the question, that somebody else has it. Then others have had their
-    /// turn, too.
-    pub(crate) fn heard_busy(&self, arrivals: u64) {
-        self.lane(|lane| {
-            (lane.last, lane.trouble) = (Some(Heard::Busy), None);
-            (lane.refused, lane.taken, lane.contended) = (arrivals, Taken::default(), true);
-        });
-    }
-
-    /// Shares an answer with those who had come before the question.
-    pub(crate) fn share(&self, arrivals: u64, left: u64) {
-        let served = self.lane(|lane| {
-            let came_before = lane.waiting.partition_point(|w| w.arrival <= arrivals);
-            lane.waiting.drain(..came_before).collect::<Vec<_>>()
-        });
-        for waiter in served.unwrap_or_default() {
-            std::mem::drop(waiter.pass.send(Pass::Done(left)));
-        }
-    }
-
-    /// The lock is given back. If others wait at the store, the next one of this process lets them go first; one who comes back
-    /// alone does so from time to time.
-    pub(crate) fn given_back(&self, others_wait: bool) {
-        self.lane(|lane| {
-            if others_wait {
-                let next = lane.waiting.iter().any(|w| !w.pass.is_closed());
-                lane.taken.again(next);
-                lane.contended = true;
-            } else {
-                lane.taken = Taken::default();
-            }
-        });
-    }
-
-    /// The hold is over: nobody knows who has it now.
-    pub(crate) fn over(&self) {
-        self.lane(|lane| {
-            lane.last = None;
-            // Nobody who came before knows of it otherwise.
-            lane.gave_back = (lane.arrivals > 0).then(|| (lane.arrivals, Instant::now() + ANSWERS_WITHIN));
-        });
-    }
-
-    /// The hold was lost: nobody knows since when.
-    pub(crate) fn lost(&self) {
-        self.lane(|lane| (lane.last, lane.gave_back) = (None, None));
-    }
-
-    fn lane<T>(&self, look: impl FnOnce(&mut Lane) -> T) -> Option<T> {
-        self.stile.lanes().open.get_mut(&self.gate).map(look)
-    }
-
-    /// The next in line, if its terms allow it to have a hold with these. The turn stays with the hold.
-    pub(crate) fn next_with(&self, terms: &Terms) -> Option<Waiter> {
-        let next = self.stile.next(&self.gate, true, |next| terms.allow_hand_over(next))?;
-        self.lane(|lane| lane.taken.hand_over());
-        Some(next)
-    }
-}
-
-/// Ends with the pause, also if that is cut off.
-struct Rests<'a>(&'a Turn);
-
-impl Drop for Rests<'_> {
-    fn drop(&mut self) {
-        self.0.lane(|lane| lane.resting = None);
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        if let Some(next) = self.stile.next(&self.gate, false, |_| true)
-            && let Some(turn) = self.lane(|lane| self.stile.turn(&self.gate, lane, lane.taken.rests_until()))
-        {
-            // A waiter that left in this moment drops the turn, which passes it on to the next.
-            std::mem::drop(next.pass.send(Pass::Turn(turn)));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
+    use crate::backend::Mode;
+    use crate::name::Resource;
 
     #[test]
     fn those_who_left_do_not_pile_up_behind_a_long_hold() {

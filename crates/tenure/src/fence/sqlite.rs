@@ -40,7 +40,7 @@ pub fn pass(tx: &Connection, fences: &FenceTable, resource: &str, pass: &dyn Pas
     if tx.is_autocommit() {
         let asked = format!("a pass for {resource:?}");
         let problem = "was shown outside of a transaction, where it says nothing of the next statement";
-        return Err(Error::Request(crate::Error::config(asked, problem, "a transaction that is open")));
+        return Err(Error::Request(crate::Error::misuse(asked, problem, "a transaction that is open")));
     }
     let statements = fences.raise(Dialect::Sqlite, resource, pass.token()).map_err(Error::Request)?;
     let seen = raise(tx, &statements).map_err(Error::Store)?;

@@ -52,7 +52,7 @@ use crate::fence::sqlite::{Error, one};
 pub fn claim<T: DeserializeOwned>(tx: &Connection, claim: &Claim<'_>) -> Result<Claimed<T>, Error> {
     if tx.is_autocommit() {
         let problem = "was made outside of a transaction, and would be over at once";
-        return Err(Error::Request(crate::Error::config("a claim", problem, "a transaction that is open")));
+        return Err(Error::Request(crate::Error::misuse("a claim", problem, "a transaction that is open")));
     }
     claim.judge(read(tx, &claim.statements(Dialect::Sqlite)).map_err(Error::Store)?)
 }

@@ -220,7 +220,7 @@ impl Ticket {
         }
         let asked = format!("to record {:?} under token {}", self.key, self.token);
         let allowed = "the ticket, once, in the transaction that claimed it";
-        Err(fence::Error::Request(Error::config(asked, format!("was made in {affected} rows"), allowed)))
+        Err(fence::Error::Request(Error::misuse(asked, format!("was made in {affected} rows"), allowed)))
     }
 }
 

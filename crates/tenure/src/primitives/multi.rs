@@ -66,7 +66,7 @@ fn in_order(mutexes: impl IntoIterator<Item = Mutex>) -> Result<Arc<[Mutex]>> {
         let [((a_store, a_name, _), _), ((b_store, b_name, _), _)] = pair else { continue };
         // It would wait for itself, or might: nobody knows whether two backends of the caller's own are one store.
         if (a_store, a_name) == (b_store, b_name) {
-            return Err(Error::config(format!("the lock {a_name:?}"), "is asked for through two lockers", "each lock once"));
+            return Err(Error::misuse(format!("the lock {a_name:?}"), "is asked for through two lockers", "each lock once"));
         }
     }
     if placed.is_empty() {

@@ -98,7 +98,7 @@ impl Mutex {
     }
 
     /// Ends the hold of whoever has the lock, and raises the fence above its token in the same step: the broken holder
-    /// is told at its next renewal, and a storage that checks tokens refuses it as soon as the next holder has written.
+    /// is told by the store, or at its next renewal at the latest, and a storage that checks tokens refuses it as soon as the next holder has written.
     /// `None` if nobody held it.
     ///
     /// # Cancel safety

@@ -123,7 +123,7 @@ impl RwLock {
             let here = *writer.resource() == name && writer.owner_id().client == asked.engine.owners.client();
             if writer.mode() != Mode::Write || !here {
                 let problem = format!("was asked for with another guard than that of a writer of {name:?}");
-                return Err(Error::config("a downgrade", problem, "the only guard of a write lock of this name"));
+                return Err(Error::misuse("a downgrade", problem, "the only guard of a write lock of this name"));
             }
             asked.change(writer, Mode::Downgrade).await
         }

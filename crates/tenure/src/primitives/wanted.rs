@@ -120,7 +120,7 @@ impl Wanted {
         let alone = place.as_ref().map_or_else(|| guard.hold_count() == 1, |(_, place)| place.close(&guard));
         if !alone {
             let problem = "was asked for with a guard that others share by re-entry";
-            return Err(Error::config("a change of a hold", problem, "the only guard of its hold"));
+            return Err(Error::misuse("a change of a hold", problem, "the only guard of its hold"));
         }
         // The old hold is renewed until it is changed, and such a renewal may arrive after that: it must not end sooner what the new
         // one counts on.
@@ -184,11 +184,11 @@ fn may_reenter(guard: &Guard, wanted: Mode) -> Result<()> {
         (Mode::Read, _) => {
             let problem = "is asked for by an owner that reads it, and would wait for itself";
             let allowed = "to write first and then downgrade, or to release the read lock before";
-            Err(Error::config(format!("the write lock of {name:?}"), problem, allowed))
+            Err(Error::misuse(format!("the write lock of {name:?}"), problem, allowed))
         }
         (held, _) => {
             let problem = format!("is held by the same owner for {held}");
-            Err(Error::config(format!("the name {name:?} for {wanted}"), problem, "one kind of lock per name"))
+            Err(Error::misuse(format!("the name {name:?} for {wanted}"), problem, "one kind of lock per name"))
         }
     }
 }

@@ -88,7 +88,9 @@ pub(crate) async fn rows_that_are_found_count_also_if_the_client_asks_for_them(p
 pub(crate) async fn a_pass_outside_of_a_transaction_is_refused(place: Place) {
     let Session::Sqlite(conn) = place.open().await else { unreachable!("asked for") };
     let fences = FenceTable::default();
-    let refused = sqlite::pass(&conn, &fences, "R", &Token::new(5)).expect_err("refused").to_string();
+    let refused = sqlite::pass(&conn, &fences, "R", &Token::new(5)).expect_err("refused");
+    assert!(matches!(&refused, sqlite::Error::Request(tenure::Error::Misuse(_))), "{refused:?}");
+    let refused = refused.to_string();
     assert!(refused.starts_with("a pass for \"R\" was shown outside of a transaction"), "{refused}");
     conn.execute_batch("BEGIN").expect("begun");
     sqlite::pass(&conn, &fences, "R", &Token::new(5)).expect("passed");

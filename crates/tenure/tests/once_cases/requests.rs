@@ -116,7 +116,7 @@ pub(crate) fn threads_have_a_form_of_their_own() {
     let nested = ledger.once("outer").run(|_| ledger.once("k").run(|_| Ok::<u32, String>(100)).map(|inner| inner.value));
     assert_eq!(nested.expect("done").value, done[0].value);
     let inside = block_on(async { ledger.once("k").run(|_| Ok::<u32, String>(1)) });
-    assert!(matches!(&inside, Err(Error::NotBegun { cause: Refused::Config { .. }, .. })), "{inside:?}");
+    assert!(matches!(&inside, Err(Error::NotBegun { cause: Refused::Misuse(_), .. })), "{inside:?}");
     assert!(matches!(ledger.once("").run(|_| Ok::<u32, String>(1)), Err(Error::NotBegun { .. })));
 }
 

@@ -157,6 +157,12 @@ pub(crate) fn a_majority_of_young_nodes_says_for_how_long_it_does_not_count() {
             let words = format!("127.0.0.1:{}: restarted of late and may have forgotten locks; counts again in ", node.port);
             assert!(said.contains(&words), "{said}");
         }
+        let tenure::Error::TooFewNodes(few) = error else { panic!("{error:?}") };
+        assert_eq!((few.needed, few.of, few.lasting, few.nodes.len()), (2, 3, false, 3));
+        for (node, trouble) in set.nodes.iter().zip(&few.nodes) {
+            assert!(trouble.node.ends_with(&format!("127.0.0.1:{}", node.port)), "{trouble:?}");
+            assert_eq!(trouble.fault, Some(tenure::Fault::Quarantine), "{trouble:?}");
+        }
         nothing_is_left(&set);
         let trusting = connect(&set.url(&format!("{LONG}&quarantine=off"))).await;
         let guard = trusting.mutex("L").lock().await.expect("locked");

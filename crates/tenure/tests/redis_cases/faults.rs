@@ -1,5 +1,6 @@
 //! Each trouble that a server can report is a typed error, and none of them is "busy".
 
+use std::error::Error as _;
 use std::time::Duration;
 
 use redis::cmd;
@@ -257,12 +258,26 @@ pub(crate) fn a_wrong_password_is_named_and_not_shown() {
     });
 }
 
+/// A server that does not know a command repeats what came with it: with the greeting, that is the password.
+pub(crate) fn a_password_that_the_server_repeats_is_not_shown() {
+    let server = RedisServer::with(&["--rename-command", "HELLO", ""]);
+    block_on(async {
+        let error = Locker::connect(&format!("redis://user:{CANARY}@127.0.0.1:{}", server.port)).await.expect_err("refused");
+        assert_eq!((error.fault(), error.is_transient()), (Some(Fault::Protocol), false), "{error}");
+        let source = error.source().map(|source| format!("{source} {source:?}"));
+        assert!(!format!("{error} {error:?} {source:?}").contains(CANARY), "{error}");
+        assert!(error.to_string().contains("HELLO"), "{error}");
+    });
+}
+
 pub(crate) fn an_unreachable_server_is_unavailable() {
     block_on(async {
         let url = format!("redis://user:{CANARY}@127.0.0.1:1");
         let error = Locker::connect(&url).await.expect_err("nobody there");
         assert_eq!((error.fault(), error.is_transient()), (Some(Fault::Connection), true), "{error}");
         assert!(!format!("{error} {error:?}").contains(CANARY));
+        let source = error.source().and_then(|source| source.downcast_ref::<redis::RedisError>());
+        assert!(source.is_some_and(redis::RedisError::is_connection_refusal), "{source:?}");
     });
 }
 

@@ -47,7 +47,7 @@ impl Actor {
     }
 
     /// The same where it may not work out; why it did not.
-    pub(crate) fn try_take_or_why(&mut self, wanted: &Lock) -> Played<Result<bool, String>> {
+    pub(crate) fn try_take_or_why(&mut self, wanted: &Lock) -> Played<Result<bool, Upset>> {
         self.tell(&Word::Take { lock: wanted.clone(), wait: None })?;
         match self.any_answer(LIMIT)? {
             (at, Answer::Failed(why)) => {

@@ -38,7 +38,7 @@ pub(crate) fn play(mut args: impl Iterator<Item = OsString>) -> Option<Failure> 
     let _as_it_was = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
     let played = Player::new(&name.to_string_lossy(), Path::new(&shop)).map(|mut player| {
         for word in words() {
-            let answer = player.act(word).unwrap_or_else(|upset| Answer::Failed(upset.to_string()));
+            let answer = player.act(word).unwrap_or_else(Answer::Failed);
             say(&answer);
         }
     });

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::crowd::Crowd;
+use super::upset::Upset;
 
 /// What an actor is told to do. Each is answered, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -145,7 +146,7 @@ pub(crate) enum Answer {
         waited: Duration,
     },
     /// It could not be done.
-    Failed(String),
+    Failed(Upset),
     /// Not an answer: the lock was lost, and this is why.
     Lost(String),
 }

@@ -29,13 +29,14 @@ use self::node::{Common, Node};
 pub(crate) use self::open::SCHEMES;
 use self::roster::Roster;
 use self::rules::majority;
-use self::words::{modes, words};
+use self::words::modes;
 use crate::backend::{
     Attempt, Backend, Broken, Capabilities, Claim, Leases, Member, Mode, Nodes, Opened, Pushes, Reach, Released, Renewal, Safety,
     Scope, Standing, State, Survival, Voter,
 };
 use crate::clock::{Clock, Drift};
-use crate::error::{Error, Fault, Result};
+use crate::error::TooFewNodes;
+use crate::error::{Error, Fault, Result, Source};
 use crate::name::Resource;
 use crate::signal::Signal;
 use async_trait::async_trait;
@@ -160,7 +161,7 @@ impl Inner {
             }
             match error {
                 Some(e) if e.fault() == Some(Fault::ReadOnly) => return Err(Error::config(asked(), "is a replica", fix)),
-                Some(e @ (Error::Config { .. } | Error::Unsupported { .. })) => return Err(e.clone()),
+                Some(e @ (Error::Config(_) | Error::Unsupported { .. })) => return Err(e.clone()),
                 _ => {}
             }
             if node.opened().is_some_and(|store| store.capabilities().fails_over) {
@@ -214,29 +215,25 @@ impl Inner {
 
     /// Says what each node said.
     fn too_few(&self, doing: &str, errors: &[Option<Error>]) -> Error {
-        let (n, enough) = (self.nodes.len(), majority(self.nodes.len()));
-        let said = |(node, error): (&Arc<Node>, &Option<Error>)| {
-            let why = match (error, node.objection()) {
-                (Some(e), _) => words(e),
-                (None, Some(Standing::Quarantined { left })) => {
-                    format!("restarted of late and may have forgotten locks; counts again in {left:.1?}")
-                }
-                (None, Some(Standing::Refused { why })) => why,
-                (None, _) => "has answered".to_owned(),
-            };
-            format!("{}: {why}", node.name)
+        let enough = majority(self.nodes.len());
+        let refusals: Vec<&Error> = errors.iter().flatten().filter(|e| !e.is_transient()).collect();
+        let lasting = refusals.len() >= enough;
+        let fault = match (refusals.first(), refusals.iter().find_map(|e| e.fault())) {
+            (_, Some(fault)) if lasting => fault,
+            (Some(e), None) if lasting => return (*e).clone(),
+            _ => errors.iter().flatten().find_map(Error::fault).unwrap_or(Fault::Quarantine),
         };
-        let detail = self.nodes.iter().zip(errors).map(said).collect::<Vec<_>>().join("; ");
-        let detail = format!("{enough} of {n} nodes have to agree, and too few count: {detail}");
-        let lasting: Vec<&Error> = errors.iter().flatten().filter(|e| !e.is_transient()).collect();
-        match (lasting.first(), lasting.iter().find_map(|e| e.fault())) {
-            (_, Some(fault)) if lasting.len() >= enough => Error::backend(NAME, doing, fault, detail),
-            (Some(e), None) if lasting.len() >= enough => (*e).clone(),
-            _ => {
-                let fault = errors.iter().flatten().find_map(Error::fault).unwrap_or(Fault::Quarantine);
-                Error::unavailable(NAME, doing, fault, detail)
-            }
-        }
+        let source = errors.iter().flatten().find(|e| e.fault() == Some(fault));
+        Error::TooFewNodes(Box::new(TooFewNodes {
+            backend: NAME,
+            doing: doing.to_owned(),
+            needed: enough,
+            of: self.nodes.len(),
+            fault,
+            lasting,
+            nodes: self.nodes.iter().zip(errors).map(|(node, error)| node.said(error.as_ref())).collect(),
+            source: source.map(|e| -> Source { Arc::new(e.clone()) }),
+        }))
     }
 
     /// Listens at a majority at least: one of them will say when a holder's majority has changed.

@@ -14,7 +14,7 @@ use super::words::words;
 use super::{NAME, silent};
 use crate::backend::{Attempt, Claim, Member, Retry, Standing, Voter};
 use crate::clock::Clock;
-use crate::error::{Error, Fault, Result};
+use crate::error::{Error, Fault, NodeTrouble, Result};
 use crate::name::Token;
 
 /// Votes of one node that may be asked for at the same time. One that does not answer is not asked without end.
@@ -164,6 +164,20 @@ impl Node {
     /// Why its vote does not count, if it is known to be one that does not.
     pub(super) fn objection(&self) -> Option<Standing> {
         self.common.roster.objection(self.place)
+    }
+
+    /// What it has said: this error, or why its answer does not count.
+    pub(super) fn said(&self, error: Option<&Error>) -> NodeTrouble {
+        let (said, fault) = match (error, self.objection()) {
+            (Some(e), _) => (words(e), e.fault()),
+            (None, Some(Standing::Quarantined { left })) => {
+                let said = format!("restarted of late and may have forgotten locks; counts again in {left:.1?}");
+                (said, Some(Fault::Quarantine))
+            }
+            (None, Some(Standing::Refused { why })) => (why, None),
+            (None, _) => ("has answered".to_owned(), None),
+        };
+        NodeTrouble { node: self.name.clone(), said, fault }
     }
 
     /// Whether answers come from the server that is known.

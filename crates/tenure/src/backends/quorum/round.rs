@@ -261,19 +261,22 @@ impl Inner {
                 debug!(name = ?claim.resource, ?pause, times, "several asked at once");
                 Ok(backend::Attempt::Busy { retry: Retry::After(pause), holder: None })
             }
-            Tally::Wait | Tally::Raise(_) | Tally::Failed => {
-                // What is given back must not wake the one who gave it; a node that can be reached again shall.
-                self.attempts.refused(claim, now, round.blocked_by() | round.cut_off(), false);
-                if round.blocked_by() == 0 {
-                    // Nobody else is asking. Who asks again at once finds the votes that it has.
-                    round.kept = true;
-                    self.undo_later(&round.attempt, &round.claim);
-                } else {
-                    self.attempts.give_up(claim, now, &round.attempt, in_line);
-                }
-                Err(self.too_few("acquiring", &round.said()))
-            }
+            Tally::Wait | Tally::Raise(_) | Tally::Failed => Err(self.undecided(claim, round, now, in_line)),
         }
+    }
+
+    /// Too few have answered.
+    fn undecided(self: &Arc<Self>, claim: &Claim, mut round: Round<'_>, now: Instant, in_line: bool) -> Error {
+        // What is given back must not wake the one who gave it; a node that can be reached again shall.
+        self.attempts.refused(claim, now, round.blocked_by() | round.cut_off(), false);
+        if round.blocked_by() == 0 {
+            // Nobody else is asking. Who asks again at once finds the votes that it has.
+            round.kept = true;
+            self.undo_later(&round.attempt, &round.claim);
+        } else {
+            self.attempts.give_up(claim, now, &round.attempt, in_line);
+        }
+        self.too_few("acquiring", &round.said())
     }
 
     /// Gives all votes of an attempt back, unless it is asked again soon.

@@ -8,10 +8,9 @@ use super::attempts::{engines_own, number_of_try};
 use super::errands::Call;
 use super::node::Node;
 use super::rules::majority;
-use super::words::words;
 use super::{Inner, NAME, later, silent};
 use crate::backend::{Broken, Holder, NodeReport, Scope, State, Voter};
-use crate::error::{Error, Fault, Result};
+use crate::error::{Error, Fault, NodeTrouble, Result};
 use crate::name::{OwnerId, Resource, Token};
 
 /// How much longer than for a vote is waited for what only people read.
@@ -158,10 +157,11 @@ impl Inner {
 
     fn together(&self, name: &Resource, answers: &[Result<Vec<State>>]) -> State {
         let of = |states: &Vec<State>| states.iter().find(|state| state.resource == *name).cloned();
-        let states: Vec<Result<State, String>> = answers
-            .iter()
-            .map(|answer| answer.as_ref().map_err(words).map(|s| of(s).unwrap_or_else(|| State::free(name.clone()))))
-            .collect();
+        let state = |(node, answer): (&Arc<Node>, &Result<Vec<State>>)| match answer {
+            Ok(states) => Ok(of(states).unwrap_or_else(|| State::free(name.clone()))),
+            Err(e) => Err(node.said(Some(e))),
+        };
+        let states: Vec<Result<State, NodeTrouble>> = self.nodes.iter().zip(answers).map(state).collect();
         let found: Vec<&State> = states.iter().flatten().collect();
         let holders = with_majority(self.nodes.len(), &found.iter().map(|state| &state.holders).collect::<Vec<_>>());
         let owners = |holders: &[Holder]| holders.iter().map(|holder| holder.owner.clone()).collect::<Vec<_>>();

@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use redis::Value;
+use redis::{Cmd, Value};
 
 use super::fault::NAME;
 use super::keys::{self, Layout};
 use super::link::Answer;
+use super::question::{Question, by_hash};
 use super::reply::{is_redisson_field, text, token_of, unexpected};
 use super::reserved::refuse_all_tag;
+use super::scripts::Source;
 use super::shared::Wake;
-use super::{Redis, wire};
+use super::{Redis, wire, written};
 use crate::backend::{Attempt, Claim, Mode, Queue, Retry};
 use crate::error::{Error, Fault, Result};
 use crate::name::Token;
@@ -43,7 +45,7 @@ impl Redis {
         if let Some(heard) = heard
             && !shared.is_told(&channel, heeds, answer.session(), heard)
         {
-            let (again, second) = self.ask_once(slot, claim, at_least, heeds).await?;
+            let (again, second) = Box::pin(self.ask_once(slot, claim, at_least, heeds)).await?;
             let Attempt::Busy { retry: Retry::OnSignal { within: next }, holder: present } = again else { return Ok(again) };
             (answer, within, holder) = (second, next, present);
             if answer.will_tell() {
@@ -61,36 +63,41 @@ impl Redis {
 
     /// One question, answered by so many replicas too as must have a grant.
     async fn ask_once(&self, slot: u16, claim: &Claim, at_least: Option<Token>, heeds: &[&str]) -> Result<(Attempt, Answer)> {
-        let answer = if claim.mode == Mode::Exclusive {
-            self.ask_for_lock(slot, claim, at_least, heeds).await?
-        } else {
-            let call = self.to_acquire(claim, at_least)?;
-            self.recorded(claim.lease, self.call("acquiring", slot, &call, heeds)).await?
+        let call = match claim.mode {
+            Mode::Exclusive => self.to_acquire_lock(claim, at_least)?,
+            _ => self.to_acquire(claim, at_least)?.by_hash(),
         };
+        let (source, by_hash) = &call;
+        let record = self.keep_record(claim.lease);
+        let answer = self.router.ask("acquiring", slot, Question::Script { source, by_hash, heeds }).await;
+        if let Some(record) = record {
+            Box::pin(written(record)).await;
+        }
+        let answer = answer?;
         let Value::Array(items) = &answer.value else { return Err(unexpected("acquiring")) };
         if let ([Value::Int(1 | 2), ..], Some(sync)) = (&**items, self.sync)
-            && let Err(e) = answer.synced("acquiring", sync).await
+            && let Err(e) = Box::pin(answer.synced("acquiring", sync)).await
         {
             // Nobody may rely on it, so nobody shall have it. If this does not arrive either, the engine repeats it.
             // What is only changed stays: its holder has it on the strength of what was confirmed before, and asks again.
             if claim.mode.holds() && claim.mode != Mode::Downgrade {
-                drop(self.give_back(claim).await);
+                drop(Box::pin(self.give_back(claim)).await);
             }
             return Err(e);
         }
         Ok((self.attempt(claim, items)?, answer))
     }
 
-    async fn ask_for_lock(&self, slot: u16, claim: &Claim, at_least: Option<Token>, heeds: &[&str]) -> Result<Answer> {
+    fn to_acquire_lock(&self, claim: &Claim, at_least: Option<Token>) -> Result<(&'static Source, Cmd)> {
         let name = &claim.resource;
-        let (token, note) = (self.layout.token(name), keys::note(name));
+        let (token, note) = (self.layout.token(name), claim.note.as_ref().map(|_| keys::note(name)).unwrap_or_default());
         let (owner, lease, tokens) = (claim.owner.to_string(), claim.lease_millis().to_string(), claim.tokens.to_string());
         let keys = [name.as_str(), &token, &note];
         let least = wire::least(at_least, claim.tokens)?;
         let args = [&*owner, &*lease, &*tokens, &*self.token_idle, &*least, claim.note.as_deref().unwrap_or_default()];
         let without_note = usize::from(claim.note.is_none());
-        let (keys, args) = (&keys[..3 - without_note], &args[..6 - without_note]);
-        self.recorded(claim.lease, self.eval_heeding("acquiring", slot, &self.scripts.acquire, keys, args, heeds)).await
+        let source = &self.scripts.acquire;
+        Ok((source, by_hash(source, &keys[..3 - without_note], &args[..6 - without_note])))
     }
 
     /// What the script says.

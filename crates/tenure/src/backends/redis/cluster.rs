@@ -122,22 +122,22 @@ impl Cluster {
             self.shared.runtime.spawn(async move {
                 let doing = format!("asking {}:{} for the cluster's slots", node.address.0, node.address.1);
                 let asked = tokio::time::timeout(limit, view_of(&node, &doing)).await;
-                let late = |_| Err(Error::unavailable(NAME, doing, Fault::Timeout, format!("no answer within {limit:?}")));
-                drop(answer.send(asked.unwrap_or_else(late)));
+                let late = || Error::unavailable(NAME, &*doing, Fault::Timeout, format!("no answer within {limit:?}"));
+                drop(answer.send(asked.unwrap_or_else(|_| Err(Failure::other(late())))));
             });
         }
         drop(answer);
-        let mut trouble = unexpected("asking for the cluster's slots");
+        let mut trouble = Failure::other(unexpected("asking for the cluster's slots"));
         while let Some(view) = answers.recv().await {
             match view {
                 Ok(view) => return Ok(view),
                 Err(e) => trouble = e,
             }
         }
-        if trouble.to_string().contains("cluster support disabled") {
-            trouble = refuse(self.scheme, "names a server that is not one of a cluster (redis:// reaches it)");
-        }
-        Err(trouble)
+        Err(match trouble.cause {
+            Cause::Alone => refuse(self.scheme, "names a server that is not one of a cluster (redis:// reaches it)"),
+            _ => trouble.error,
+        })
     }
 
     /// Takes over what a server said. Those who wait ask again if a slot has another server now.
@@ -210,16 +210,16 @@ fn node(dial: &Dial, address: &Address, shared: &Arc<Shared>) -> Node {
 }
 
 /// Who has which slot, by a server's word.
-async fn view_of(node: &Node, doing: &str) -> Result<Vec<Range>> {
+async fn view_of(node: &Node, doing: &str) -> Result<Vec<Range>, Failure> {
     let mut slots = cmd("CLUSTER");
     slots.arg("SLOTS");
     let answer = node.link.ask(doing, Question::Command(&slots), false).await?;
     match ranges(&answer.value, &node.address) {
         Some(view) if view.is_empty() => {
             let detail = "it knows of no slots: it has not joined the cluster, or has left it";
-            Err(Error::unavailable(NAME, doing, Fault::Connection, detail))
+            Err(Failure::other(Error::unavailable(NAME, doing, Fault::Connection, detail)))
         }
-        view => view.ok_or_else(|| unexpected(doing)),
+        view => view.ok_or_else(|| Failure::other(unexpected(doing))),
     }
 }
 
@@ -265,7 +265,7 @@ impl Route for Cluster {
                 drop(self.refresh().await);
                 None
             }
-            Cause::Other => None,
+            Cause::Alone | Cause::Other => None,
         }
     }
 

@@ -7,10 +7,11 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError, RedisFuture, RedisResult, Value};
+use redis::{AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, RedisConnectionInfo, RedisError, RedisFuture, RedisResult, Value};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::AbortHandle;
 
+use super::fault::is_unknown_command;
 use super::frames::{Breach, Frames};
 
 /// A connection that many calls share. It ends with its last clone.
@@ -39,7 +40,8 @@ impl Connection {
     {
         let breach = Arc::new(OnceLock::new());
         let stream = Bounded { stream, frames: Frames::default(), breach: Arc::clone(&breach) };
-        let (inner, driver) = MultiplexedConnection::new_with_config(login, stream, config).await?;
+        let (inner, driver) =
+            MultiplexedConnection::new_with_config(login, stream, config).await.map_err(|e| discreet(explained(&breach, e)))?;
         let driver = Driver(tokio::spawn(driver).abort_handle());
         Ok(Self { inner, breach, _driver: Arc::new(driver) })
     }
@@ -56,6 +58,13 @@ impl Connection {
 /// redis-rs tells the first call under way why the connection has ended, and the others only that it has.
 fn explained(breach: &OnceLock<Breach>, error: RedisError) -> RedisError {
     breach.get().map_or(error, |breach| io::Error::new(io::ErrorKind::InvalidData, *breach).into())
+}
+
+/// A server that does not know HELLO repeats what came with it, which is the password. redis-rs knows that answer only as Redis 6 words it.
+fn discreet(error: RedisError) -> RedisError {
+    let repeats = is_unknown_command(&error) && error.detail().is_some_and(|detail| detail.contains("HELLO"));
+    let why = "the server does not know HELLO, so it cannot be spoken to by RESP3";
+    if repeats { (ErrorKind::RESP3NotSupported, why).into() } else { error }
 }
 
 impl ConnectionLike for Connection {

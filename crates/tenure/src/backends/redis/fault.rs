@@ -1,9 +1,11 @@
 //! What a Redis error means: which kind of trouble, and whether asking again may help.
 
+use std::error::Error as _;
+
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use super::frames::Breach;
-use crate::error::{Error, Fault};
+use crate::error::{Error, Fault, Source};
 
 pub(super) const NAME: &str = "redis";
 
@@ -22,6 +24,8 @@ pub(super) enum Cause {
     Ask(String),
     /// The server is gone, or serves no more.
     Lost,
+    /// The server is not one of a cluster.
+    Alone,
     Other,
 }
 
@@ -33,6 +37,7 @@ impl Failure {
             (ErrorKind::Server(ServerErrorKind::ClusterDown | ServerErrorKind::MasterDown), _) => Cause::Lost,
             (ErrorKind::Server(ServerErrorKind::BusyLoading), _) => Cause::Lost,
             _ if is_broken(e) => Cause::Lost,
+            _ if says(e, "This instance has cluster support disabled") => Cause::Alone,
             _ => Cause::Other,
         };
         Self { error: sort(doing, e), cause }
@@ -41,12 +46,27 @@ impl Failure {
     pub(super) fn lost(error: Error) -> Self {
         Self { error, cause: Cause::Lost }
     }
+
+    pub(super) fn other(error: Error) -> Self {
+        Self { error, cause: Cause::Other }
+    }
 }
 
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
         failure.error
     }
+}
+
+/// Whether the server has never heard of the command.
+pub(super) fn is_unknown_command(e: &RedisError) -> bool {
+    says(e, "unknown command")
+}
+
+/// Whether these are the first words of a server's answer that has no code of its own.
+fn says(e: &RedisError, words: &str) -> bool {
+    let no_code = e.kind() == ErrorKind::Server(ServerErrorKind::ResponseError);
+    no_code && e.detail().is_some_and(|detail| detail.starts_with(words))
 }
 
 /// Whether a new connection is needed; a demoted server may have a successor under the same name.
@@ -61,9 +81,10 @@ pub(super) fn is_broken(e: &RedisError) -> bool {
 /// Sorts an error. Nothing here is ever "busy": that is an answer, not an error.
 pub(crate) fn sort(doing: &str, e: &RedisError) -> Error {
     let (fault, transient) = kind(e);
-    // redis-rs keeps credentials out of its errors; a server echoes none.
+    // redis-rs keeps credentials out of its errors; what a server echoes of them is left out where it greets.
     let detail = e.to_string();
-    if transient { Error::unavailable(NAME, doing, fault, detail) } else { Error::backend(NAME, doing, fault, detail) }
+    let error = if transient { Error::unavailable } else { Error::backend }(NAME, doing, fault, detail);
+    error.with_source(e.clone())
 }
 
 /// Sorts what a script says of one of many, for which it does not fail as a whole.
@@ -80,7 +101,7 @@ fn kind(e: &RedisError) -> (Fault, bool) {
         ErrorKind::AuthenticationFailed if text.contains("LOADING") => (Fault::Loading, true),
         ErrorKind::AuthenticationFailed if text.contains("max number of clients") => (Fault::Connection, true),
         ErrorKind::AuthenticationFailed => (Fault::Auth, false),
-        ErrorKind::Io if text.contains(Breach::WORDS) => (Fault::Protocol, false),
+        ErrorKind::Io if is_breach(e) => (Fault::Protocol, false),
         // A server that is killed says no farewell, which TLS calls by its own name.
         ErrorKind::Io if is_tls(&text) && !e.is_connection_dropped() => (Fault::Tls, false),
         ErrorKind::Io if e.is_timeout() => (Fault::Timeout, true),
@@ -118,6 +139,13 @@ fn by_words(code: &str, text: &str) -> (Fault, bool) {
         _ if text.contains("max number of clients") => (Fault::Connection, true),
         _ => (Fault::Protocol, false),
     }
+}
+
+/// Whether we have ended the connection ourselves. redis-rs passes on what it was told, in an Arc.
+fn is_breach(e: &RedisError) -> bool {
+    let inner = e.source().and_then(|source| source.downcast_ref::<Source>());
+    let io = inner.and_then(|inner| inner.downcast_ref::<std::io::Error>());
+    io.and_then(std::io::Error::get_ref).is_some_and(|said| said.is::<Breach>())
 }
 
 fn is_tls(text: &str) -> bool {

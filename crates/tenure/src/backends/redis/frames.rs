@@ -20,14 +20,9 @@ const DEPTH: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Breach(&'static str);
 
-impl Breach {
-    /// What its text begins with, by which an error is known that redis-rs passes on.
-    pub(super) const WORDS: &str = "the server sends more than a reply may have";
-}
-
 impl fmt::Display for Breach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", Self::WORDS, self.0)
+        write!(f, "the server sends more than a reply may have: {}", self.0)
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use redis::aio::AsyncPushSender;
-use redis::{AsyncConnectionConfig, PushInfo, RedisResult, Value};
+use redis::{AsyncConnectionConfig, PushInfo, RedisError, RedisResult, Value};
 use tracing::debug;
 
 use super::calls::{Flight, Over};
@@ -135,22 +135,43 @@ impl Link {
 
     /// Asks once. With `asking`, also for a slot that has yet to arrive at this server.
     pub(super) async fn ask(self: &Arc<Self>, doing: &str, question: Question<'_>, asking: bool) -> Result<Answer, Failure> {
-        let call = async {
-            let live = self.connected().await?;
-            let mut connection = live.connection.clone();
-            let (value, telling) = self.flight(doing, live.id, question.put(&mut connection, asking)).await?;
-            if telling == Telling::Refused {
-                // The next connection finds out how else to be woken.
-                self.discard(live.id);
-            }
-            Ok(Answer { value, link: Arc::clone(self), live, telling })
+        // All in one place, and nothing handed on: what most calls wait in is as small as can be.
+        let over = Arc::clone(&lock(&self.over));
+        let live = self.live().clone();
+        let live = match live {
+            Some(live) => live,
+            None => Box::pin(self.until_over(doing, self.connected())).await?,
         };
-        let answer = self.until_over(doing, call).await?;
-        if let Value::Push { .. } = answer.value {
-            self.abandon(answer.live.id);
+        let mut connection = live.connection.clone();
+        let flight = Flight::new(self, live.id);
+        let mut put = std::pin::pin!(question.put(&mut connection, asking));
+        let answer = tokio::select! {
+            biased;
+            () = over.wait() => return Err(given_up(doing)),
+            answer = &mut put => answer,
+        };
+        flight.land();
+        if over.is_set() {
             return Err(given_up(doing));
         }
-        Ok(answer)
+        let (value, telling) = answer.map_err(|e| self.broken(doing, live.id, &e))?;
+        if telling == Telling::Refused {
+            // The next connection finds out how else to be woken.
+            self.discard(live.id);
+        }
+        if let Value::Push { .. } = value {
+            self.abandon(live.id);
+            return Err(given_up(doing));
+        }
+        Ok(Answer { value, link: Arc::clone(self), live, telling })
+    }
+
+    /// What a call over a connection has failed of. One that is broken is used no more.
+    fn broken(&self, doing: &str, id: u64, error: &RedisError) -> Failure {
+        if is_broken(error) {
+            self.discard(id);
+        }
+        Failure::of(doing, error)
     }
 
     /// Sees a call to its end, unless the link ends all calls before: then no answer is believed, as it may be another's.
@@ -169,12 +190,7 @@ impl Link {
         let flight = Flight::new(self, id);
         let answer = call.await;
         flight.land();
-        answer.map_err(|e| {
-            if is_broken(&e) {
-                self.discard(id);
-            }
-            Failure::of(doing, &e)
-        })
+        answer.map_err(|e| self.broken(doing, id, &e))
     }
 
     pub(super) fn live(&self) -> MutexGuard<'_, Option<Live>> {
@@ -202,7 +218,7 @@ impl Link {
         let Some(link) = self.me.upgrade() else { return Err(given_up("connecting")) };
         // In the background: a caller may stop half-way for as long as it likes, and must not keep the others from connecting.
         let connected = self.shared.runtime.spawn(async move { link.connect_alone().await });
-        connected.await.unwrap_or_else(|_| Err(given_up("connecting")))
+        Box::pin(connected).await.unwrap_or_else(|_| Err(given_up("connecting")))
     }
 
     async fn connect_alone(&self) -> Result<Live, Failure> {

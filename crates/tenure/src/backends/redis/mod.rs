@@ -44,7 +44,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redis::{Value, cmd};
+use redis::{Cmd, Value, cmd};
 use tokio::task::JoinHandle;
 use tracing::warn;
 
@@ -53,7 +53,7 @@ use self::keys::Layout;
 use self::known::KnownClients;
 use self::link::Answer;
 pub(crate) use self::open::SCHEMES;
-use self::question::Question;
+use self::question::{Question, by_hash};
 use self::replicas::Sync;
 use self::reply::unexpected;
 use self::route::Router;
@@ -152,32 +152,36 @@ impl Redis {
         let record = self.keep_record(lease);
         let answer = call.await;
         if let Some(record) = record {
-            drop(tokio::time::timeout(Duration::from_millis(50), record).await);
+            written(record).await;
         }
         answer
     }
 
-    async fn eval(&self, doing: &str, slot: u16, source: &Source, keys: &[&str], args: &[&str]) -> Result<Answer> {
-        self.eval_heeding(doing, slot, source, keys, args, &[]).await
+    /// Asks by a script. What it is given is written down at once, and not kept until the answer.
+    fn eval<'a>(
+        &'a self,
+        doing: &'static str,
+        slot: u16,
+        source: &'static Source,
+        keys: &[&str],
+        args: &[&str],
+    ) -> impl Future<Output = Result<Answer>> + Send + use<'a> {
+        self.ask_script(doing, slot, (source, by_hash(source, keys, args)), &[])
     }
 
     /// The server shall tell of the next change of any of the keys that are heeded, from before the script on.
-    async fn eval_heeding(
+    async fn ask_script(
         &self,
         doing: &str,
         slot: u16,
-        source: &Source,
-        keys: &[&str],
-        args: &[&str],
+        (source, by_hash): (&'static Source, Cmd),
         heeds: &[&str],
     ) -> Result<Answer> {
-        self.router.ask(doing, slot, Question::Script { source, keys, args, heeds }).await
+        self.router.ask(doing, slot, Question::Script { source, by_hash: &by_hash, heeds }).await
     }
 
-    async fn call(&self, doing: &str, slot: u16, call: &Call, heeds: &[&str]) -> Result<Answer> {
-        let keys: Vec<&str> = call.keys.iter().map(String::as_str).collect();
-        let args: Vec<&str> = call.args.iter().map(String::as_str).collect();
-        self.eval_heeding(doing, slot, call.source, &keys, &args, heeds).await
+    fn call<'a>(&'a self, doing: &'static str, slot: u16, call: &Call) -> impl Future<Output = Result<Answer>> + Send + use<'a> {
+        self.ask_script(doing, slot, call.by_hash(), &[])
     }
 
     /// The command that tells those who listen.
@@ -190,23 +194,26 @@ impl Redis {
         self.router.shared.hub.fire(&self.layout.channel_of(claim));
     }
 
+    fn to_release_lock(&self, claim: &Claim) -> (&'static Source, Cmd) {
+        let (name, source) = (&claim.resource, &self.scripts.release);
+        let note = claim.note.as_ref().map(|_| keys::note(name));
+        let keys = [name.as_str(), note.as_deref().unwrap_or_default()];
+        let (owner, channel) = (claim.owner.to_string(), self.layout.channel(name));
+        (source, by_hash(source, &keys[..1 + usize::from(note.is_some())], &[&owner, &channel, self.publish()]))
+    }
+
     /// Ends a hold and tells all but this process.
     async fn give_back(&self, claim: &Claim) -> Result<Released> {
         let name = &claim.resource;
         let slot = self.router.slot(name)?;
         self.router.shared.watched.leave(claim);
-        let gave = if claim.mode == Mode::Exclusive {
-            let note = keys::note(name);
-            let keys = [name.as_str(), &note];
-            let keys = &keys[..2 - usize::from(claim.note.is_none())];
-            let (owner, channel) = (claim.owner.to_string(), self.layout.channel(name));
-            let args = [&*owner, &*channel, self.publish()];
-            self.eval("releasing", slot, &self.scripts.release, keys, &args).await
-        } else {
-            self.call("releasing", slot, &self.to_release(claim), &[]).await
+        let call = match claim.mode {
+            Mode::Exclusive => self.to_release_lock(claim),
+            _ => self.to_release(claim).by_hash(),
         };
-        let gave = match gave {
-            Err(e) if e.fault() == Some(Fault::Moving) => self.give_back_on_the_way(slot, claim).await?,
+        let (source, by_hash) = &call;
+        let gave = match self.router.ask("releasing", slot, Question::Script { source, by_hash, heeds: &[] }).await {
+            Err(e) if e.fault() == Some(Fault::Moving) => Box::pin(self.give_back_on_the_way(slot, claim)).await?,
             gave => gave?.value,
         };
         match gave {
@@ -220,6 +227,11 @@ impl Redis {
             _ => Err(unexpected("releasing")),
         }
     }
+}
+
+/// Waits for the client's record, if that is soon.
+async fn written(record: JoinHandle<()>) {
+    drop(tokio::time::timeout(Duration::from_millis(50), record).await);
 }
 
 #[async_trait]

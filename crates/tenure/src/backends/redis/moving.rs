@@ -48,7 +48,7 @@ impl Redis {
                 call = Call { source: &FAMILY.rw_renew_alone, keys: vec![claim.resource.as_str().to_owned()], args };
             }
         }
-        let answer = self.call("renewing", slot, &call, &[]).await?;
+        let answer = self.call("renewing", slot, &call).await?;
         let answers = self.extensions(answer, &[claim]).await?;
         answers.into_iter().next().unwrap_or_else(|| Err(unexpected("renewing")))
     }
@@ -62,7 +62,7 @@ impl Redis {
                 let mut call = self.to_release(claim);
                 call.source = &FAMILY.permits_release_alone;
                 call.keys = vec![keys::held_permits(&claim.resource, self.counters)];
-                Ok(self.call(GIVING_BACK, slot, &call, &[]).await?.value)
+                Ok(self.call(GIVING_BACK, slot, &call).await?.value)
             }
             _ => self.give_lock_back(slot, claim).await,
         }

@@ -1,7 +1,7 @@
 //! One question over one connection.
 
 use redis::aio::ConnectionLike;
-use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value, cmd, pipe};
+use redis::{Arg, Cmd, ErrorKind, RedisResult, ServerErrorKind, Value, cmd, pipe};
 
 use super::connection::Connection;
 use super::scripts::Source;
@@ -9,10 +9,10 @@ use super::scripts::Source;
 /// What is asked of a server.
 #[derive(Clone, Copy)]
 pub(super) enum Question<'a> {
+    /// By its hash.
     Script {
         source: &'a Source,
-        keys: &'a [&'a str],
-        args: &'a [&'a str],
+        by_hash: &'a Cmd,
         /// The server shall tell of the next change of any of these, from before the script on.
         heeds: &'a [&'a str],
     },
@@ -36,25 +36,19 @@ impl Question<'_> {
 
     /// A script goes by its hash, or by its text if the server does not know it.
     pub(super) async fn put(self, connection: &mut Connection, asking: bool) -> RedisResult<(Value, Telling)> {
-        let (source, keys, args, heeds) = match self {
+        let (source, by_hash, heeds) = match self {
             Self::Command(command) => return Ok((send(connection, command, asking).await?, Telling::No)),
-            Self::Script { source, keys, args, heeds } => (source, keys, args, heeds),
+            Self::Script { source, by_hash, heeds } => (source, by_hash, heeds),
         };
-        let call = |verb: &str, body: &str| {
-            let mut call = cmd(verb);
-            call.arg(body).arg(keys.len()).arg(keys).arg(args);
-            call
-        };
-        let by_hash = call("EVALSHA", &source.hash);
         let (answer, telling) = if heeds.is_empty() || asking {
             // What is asked for while a slot is on its way has to stand directly before, as the other would have to.
-            (send(connection, &by_hash, asking).await, Telling::No)
+            (send(connection, by_hash, asking).await, Telling::No)
         } else {
-            send_heeding(connection, &by_hash, heeds).await?
+            Box::pin(send_heeding(connection, by_hash, heeds)).await?
         };
         let answer = match answer {
             Err(e) if e.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                send(connection, &call("EVAL", &source.text), asking).await
+                Box::pin(send(connection, &by_text(source, by_hash), asking)).await
             }
             answer => answer,
         };
@@ -62,10 +56,33 @@ impl Question<'_> {
     }
 }
 
+/// A script with its keys and arguments, by its hash.
+pub(super) fn by_hash(source: &Source, keys: &[&str], args: &[&str]) -> Cmd {
+    let mut call = cmd("EVALSHA");
+    call.arg(&source.hash).arg(keys.len()).arg(keys).arg(args);
+    call
+}
+
+/// The same by its text.
+fn by_text(source: &Source, by_hash: &Cmd) -> Cmd {
+    let mut call = cmd("EVAL");
+    call.arg(&source.text);
+    for arg in by_hash.args_iter().skip(2) {
+        if let Arg::Simple(arg) = arg {
+            call.arg(arg);
+        }
+    }
+    call
+}
+
 async fn send(connection: &mut Connection, command: &Cmd, asking: bool) -> RedisResult<Value> {
     if !asking {
-        return command.query_async(connection).await;
+        return connection.req_packed_command(command).await?.extract_error();
     }
+    Box::pin(send_asking(connection, command)).await
+}
+
+async fn send_asking(connection: &mut Connection, command: &Cmd) -> RedisResult<Value> {
     // It holds for the next command of the connection, so nothing may come in between.
     let mut both = pipe();
     both.cmd("ASKING").add_command(command.clone());

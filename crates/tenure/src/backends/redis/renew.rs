@@ -80,8 +80,8 @@ impl Redis {
         claims.iter().for_each(|claim| self.router.shared.watched.leave(claim));
         let answer = match kind {
             Renews::Locks => self.extend_locks(slot, claims).await?,
-            Renews::Shares => self.call("renewing", slot, &Self::to_renew_shares(claims), &[]).await?,
-            Renews::Permits => self.call("renewing", slot, &self.to_renew_permits(claims), &[]).await?,
+            Renews::Shares => self.call("renewing", slot, &Self::to_renew_shares(claims)).await?,
+            Renews::Permits => self.call("renewing", slot, &self.to_renew_permits(claims)).await?,
         };
         let link = watched::Renewed::of(&answer);
         let extensions = self.extensions(answer, claims).await?;

@@ -187,11 +187,28 @@ impl Router {
 
     /// Asks the server that has a slot, wherever that is by now.
     pub(super) async fn ask(&self, doing: &str, slot: u16, question: Question<'_>) -> Result<Answer> {
-        let mut hop = Hop { link: self.link(slot).await.inspect_err(|_| self.look_after())?, asking: false };
+        let link = match self.route.known_link(slot) {
+            Some(link) => link,
+            None => Box::pin(self.route.find_link(slot)).await.inspect_err(|_| self.look_after())?,
+        };
+        let hop = Hop { link, asking: false };
+        match self.ask_at(&hop, doing, slot, question).await {
+            Ok(answer) => Ok(answer),
+            // Apart, so that the way of most is short.
+            Err(failure) => Box::pin(self.ask_on(hop, failure, doing, slot, question)).await,
+        }
+    }
+
+    /// Asks elsewhere, if the question was not heard where it was asked.
+    async fn ask_on(&self, hop: Hop, failure: Failure, doing: &str, slot: u16, question: Question<'_>) -> Result<Answer> {
+        let (mut hop, mut failed) = (hop, Some(failure));
         for _ in 0..HOPS {
-            let failure = match self.ask_at(&hop, doing, slot, question).await {
-                Ok(answer) => return Ok(answer),
-                Err(failure) => failure,
+            let failure = match failed.take() {
+                Some(failure) => failure,
+                None => match self.ask_at(&hop, doing, slot, question).await {
+                    Ok(answer) => return Ok(answer),
+                    Err(failure) => failure,
+                },
             };
             match self.route.instead(slot, &hop.link, &failure).await {
                 Some(next) if next.asking && question.looks_further() => {

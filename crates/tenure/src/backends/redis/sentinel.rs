@@ -12,7 +12,7 @@ use tracing::{debug, info, warn};
 
 use super::connection::Connection;
 use super::dial::{Dial, Server};
-use super::fault::{Failure, NAME};
+use super::fault::{Failure, NAME, is_unknown_command};
 use super::link::Link;
 use super::reply::{field, int, text};
 use super::shared::lock;
@@ -86,7 +86,11 @@ impl Sentinels {
             return Err(refusal.clone());
         }
         let all: Vec<String> = troubles.iter().map(ToString::to_string).collect();
-        Err(Error::unavailable(NAME, "asking the sentinels for the master", Fault::Connection, all.join("; ")))
+        let error = Error::unavailable(NAME, "asking the sentinels for the master", Fault::Connection, all.join("; "));
+        Err(match troubles.into_iter().next() {
+            Some(first) => error.with_source(first),
+            None => error,
+        })
     }
 
     async fn view(&self, sentinel: &Sentinel) -> Result<View> {
@@ -114,7 +118,7 @@ impl Sentinels {
         let (address, about) =
             tokio::join!(address.query_async::<Option<(String, u16)>>(&mut one), about.query_async::<Value>(&mut other));
         if let Err(e) = &address
-            && e.to_string().contains("unknown command")
+            && is_unknown_command(e)
         {
             let asked = format!("{} among the sentinels", sentinel.at);
             return Err(Error::config(asked, "is no sentinel", "sentinels, by default on port 26379"));

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use redis::Cmd;
+
 use super::Redis;
 use super::fault::NAME;
 use super::keys;
+use super::question::by_hash;
 use super::scripts::{FAMILY, Source};
 use crate::backend::{Claim, Mode, Queue};
 use crate::error::{Error, Fault, Result};
@@ -20,6 +23,14 @@ pub(super) struct Call {
     pub(super) source: &'static Source,
     pub(super) keys: Vec<String>,
     pub(super) args: Vec<String>,
+}
+
+impl Call {
+    pub(super) fn by_hash(&self) -> (&'static Source, Cmd) {
+        let keys: Vec<&str> = self.keys.iter().map(String::as_str).collect();
+        let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
+        (self.source, by_hash(self.source, &keys, &args))
+    }
 }
 
 /// Claims that one renewal can extend.
@@ -106,24 +117,30 @@ impl Redis {
                 let keys = vec![main, keys::held_permits(name, self.counters), keys::notes(name)];
                 Call { source: &FAMILY.permits_resize, keys, args: vec![of.to_string(), self.life(claim.lease), channel, verb] }
             }
-            mode => {
-                let (what, count) = match mode {
-                    Mode::SetCount { of } => ("set", of),
-                    Mode::CountDown => ("down", 0),
-                    Mode::RemoveCount => ("remove", 0),
-                    _ => ("zero", 0),
-                };
-                if self.router.slot(name)? != self.router.slot_of_key(&channel) {
-                    let problem = "has braces, and so another slot than the channel of its latch";
-                    return Err(Error::config(format!("the latch {name:?}"), problem, "in a cluster: a name without braces"));
-                }
-                let mark = keys::latch_mark(name, claim.owner);
-                let (life, remember) = (self.life(claim.lease), millis(REMEMBER));
-                let args = vec![what.to_owned(), owner, count.to_string(), life, remember, channel, verb];
-                Call { source: &FAMILY.latch, keys: vec![main, mark], args }
+            Mode::Exclusive | Mode::SetCount { .. } | Mode::CountDown | Mode::CountZero | Mode::RemoveCount => {
+                return self.to_count(claim, channel, verb);
             }
         };
         Ok(call)
+    }
+
+    /// What a latch is asked.
+    fn to_count(&self, claim: &Claim, channel: String, verb: String) -> Result<Call> {
+        let name = &claim.resource;
+        let (what, count) = match claim.mode {
+            Mode::SetCount { of } => ("set", of),
+            Mode::CountDown => ("down", 0),
+            Mode::RemoveCount => ("remove", 0),
+            _ => ("zero", 0),
+        };
+        if self.router.slot(name)? != self.router.slot_of_key(&channel) {
+            let problem = "has braces, and so another slot than the channel of its latch";
+            return Err(Error::config(format!("the latch {name:?}"), problem, "in a cluster: a name without braces"));
+        }
+        let keys = vec![name.as_str().to_owned(), keys::latch_mark(name, claim.owner)];
+        let (owner, life, remember) = (claim.owner.to_string(), self.life(claim.lease), millis(REMEMBER));
+        let args = vec![what.to_owned(), owner, count.to_string(), life, remember, channel, verb];
+        Ok(Call { source: &FAMILY.latch, keys, args })
     }
 
     pub(super) fn to_release(&self, claim: &Claim) -> Call {

@@ -1,6 +1,7 @@
 //! What the errors of SQLite and of the file system mean.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use rusqlite::ErrorCode;
 
@@ -18,21 +19,27 @@ pub(super) fn is_busy(e: &rusqlite::Error) -> bool {
 }
 
 /// What an error of the file system means.
-pub(super) fn io_error(path: &Path, doing: &str, e: &std::io::Error) -> Error {
+pub(super) fn io_error(path: &Path, doing: &str, e: std::io::Error) -> Error {
     use std::io::ErrorKind;
     let detail = format!("{}: {e}", path.display());
-    match e.kind() {
+    let error = match e.kind() {
         ErrorKind::PermissionDenied => Error::backend(NAME, doing, Fault::Denied, detail),
         ErrorKind::ReadOnlyFilesystem => Error::backend(NAME, doing, Fault::ReadOnly, detail),
         ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory | ErrorKind::InvalidFilename => {
             Error::config(shown(path), format!("cannot be used: {e}"), "a file in an existing directory")
         }
         _ => Error::unavailable(NAME, doing, Fault::Disk, detail),
-    }
+    };
+    error.with_source(e)
 }
 
-/// What an error of SQLite means.
-pub(crate) fn sqlite_error(path: &Path, doing: &str, e: &rusqlite::Error) -> Error {
+/// What an error of SQLite means. Several calls of one transaction share it.
+pub(crate) fn sqlite_error(path: &Path, doing: &str, e: impl Into<Arc<rusqlite::Error>>) -> Error {
+    let e = e.into();
+    sorted(path, doing, &e).with_shared_source(e)
+}
+
+fn sorted(path: &Path, doing: &str, e: &rusqlite::Error) -> Error {
     let detail = format!("{}: {e}", path.display());
     let Some(code) = e.sqlite_error_code() else {
         // A column of another type than we write.

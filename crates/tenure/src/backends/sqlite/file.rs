@@ -41,7 +41,7 @@ impl Database {
             match refusal {
                 // Many first openers at once: SQLite does not wait by itself in all steps of the switch to WAL.
                 Refusal::Sqlite(e) if is_busy(&e) && !is_late => {}
-                Refusal::Sqlite(e) => return Err(why_not(&place.path, &e)),
+                Refusal::Sqlite(e) => return Err(why_not(&place.path, e)),
                 Refusal::Removed if !is_late => siblings::look(),
                 Refusal::Removed => return Err(removed(&place.path)),
                 Refusal::Final(e) => return Err(e),
@@ -137,17 +137,17 @@ impl From<Error> for Refusal {
 }
 
 /// SQLite does not say why it cannot open a file; the system does.
-pub(crate) fn why_not(path: &Path, e: &rusqlite::Error) -> Error {
+pub(crate) fn why_not(path: &Path, e: rusqlite::Error) -> Error {
     if e.sqlite_error_code() == Some(ErrorCode::CannotOpen) {
         let dir = path.parent().unwrap_or(path);
         if let Err(e) = access(dir, Access::WRITE_OK | Access::EXEC_OK) {
-            return io_error(dir, "opening", &e.into());
+            return io_error(dir, "opening", e.into());
         }
         // Only a file that does not exist yet: see above.
         if let Err(e) = std::fs::File::create_new(path)
             && e.kind() != std::io::ErrorKind::AlreadyExists
         {
-            return io_error(path, "opening", &e);
+            return io_error(path, "opening", e);
         }
     }
     sqlite_error(path, "opening", e)
@@ -163,7 +163,7 @@ mod tests {
         let file = Database::open(&Terms::of(dir.path().join("locks.db")), Duration::from_millis(200)).unwrap();
         let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
         let e = file.conn.query_row(endless, [], |row| row.get::<_, i64>(0)).unwrap_err();
-        let e = sqlite_error(&file.place.path, "inspecting", &e);
+        let e = sqlite_error(&file.place.path, "inspecting", e);
         assert_eq!((e.fault(), e.is_transient()), (Some(Fault::Timeout), true), "{e}");
         file.bounds.restart();
         assert_eq!(file.conn.query_row("SELECT count(*) FROM holds", [], |row| row.get::<_, i64>(0)).unwrap(), 0);
@@ -175,7 +175,9 @@ mod tests {
         let file = Database::open(&Terms::of(dir.path().join("full.db")), Duration::from_secs(1)).unwrap();
         file.conn.execute_batch("PRAGMA max_page_count = 1").unwrap();
         let sql = "INSERT INTO holds VALUES (zeroblob(100000), '', 0, 0, '', '', 0, 0, 0, NULL, NULL)";
-        let e = sqlite_error(&file.place.path, "acquiring", &file.conn.execute(sql, []).unwrap_err());
+        let e = sqlite_error(&file.place.path, "acquiring", file.conn.execute(sql, []).unwrap_err());
         assert_eq!((e.fault(), e.is_transient()), (Some(Fault::Disk), true));
+        let source = std::error::Error::source(&e).and_then(|source| source.downcast_ref::<rusqlite::Error>());
+        assert_eq!(source.and_then(rusqlite::Error::sqlite_error_code), Some(ErrorCode::DiskFull));
     }
 }

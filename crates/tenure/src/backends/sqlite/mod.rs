@@ -219,7 +219,10 @@ fn open(address: Address, context: Context) -> Opening {
             Err(e) => drop(opened.send(Err(e))),
         };
         let thread = std::thread::Builder::new().name("tenure-sqlite".into()).spawn(start);
-        thread.map_err(|e| Error::unavailable(NAME, "opening", Fault::Connection, format!("no thread: {e}")))?;
+        thread.map_err(|e| {
+            let detail = format!("no thread: {e}");
+            Error::unavailable(NAME, "opening", Fault::Connection, detail).with_source(e)
+        })?;
         let path = opening.await.unwrap_or(Err(Error::Closed))?;
         Ok(Opened::of_voter(Arc::new(Sqlite { path, jobs, hub })).with_losses(losses).with_lifeline(lifeline))
     })

@@ -61,7 +61,7 @@ fn remove_hidden(path: &Path, dir: &OwnedFd, file: &OwnedFd) {
 }
 
 fn links(path: &Path, file: &OwnedFd) -> Result<u64> {
-    let stat = fstat(file).map_err(|e| io_error(path, "opening", &e.into()))?;
+    let stat = fstat(file).map_err(|e| io_error(path, "opening", e.into()))?;
     #[allow(clippy::useless_conversion, reason = "not as wide on all systems")]
     Ok(stat.st_nlink.into())
 }

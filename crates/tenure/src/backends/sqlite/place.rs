@@ -46,11 +46,11 @@ impl Place {
         let Resolved { path, links } = resolve(&terms.path)?;
         let a_directory = || Error::config(shown(&path), "is a directory", "a file");
         let (parent, name) = path.parent().zip(path.file_name()).filter(|_| !path.is_dir()).ok_or_else(a_directory)?;
-        let failed = |e: Errno| io_error(parent, "opening", &e.into());
+        let failed = |e: Errno| io_error(parent, "opening", e.into());
         let dir = openat(rustix::fs::CWD, parent, NOT_FOLLOWED | OFlags::DIRECTORY, Mode::empty()).map_err(failed)?;
         let (user, stat) = (geteuid().as_raw(), fstat(&dir).map_err(failed)?);
         if terms.own_directory && stat.st_uid == user {
-            set_mode(&dir, stat.st_mode, 0o700).map_err(|e| io_error(parent, "closing to others", &e))?;
+            set_mode(&dir, stat.st_mode, 0o700).map_err(|e| io_error(parent, "closing to others", e))?;
         }
         let place = Self { name: name.to_owned(), sharing: terms.sharing, user, group: stat.st_gid, dir, path: path.clone() };
         let own = directory(parent, &fstat(&place.dir).map_err(failed)?);
@@ -73,10 +73,10 @@ impl Place {
         }
         if !self.close_to_others("")? {
             let parent = self.path.parent().unwrap_or(&self.path);
-            access(parent, Access::WRITE_OK).map_err(|e| io_error(parent, "opening", &e.into()))?;
-            self.make_file().map_err(|e| io_error(&self.path, "creating", &e.into()))?;
+            access(parent, Access::WRITE_OK).map_err(|e| io_error(parent, "opening", e.into()))?;
+            self.make_file().map_err(|e| io_error(&self.path, "creating", e.into()))?;
         }
-        access(&self.path, Access::WRITE_OK).map_err(|e| io_error(&self.path, "opening", &e.into()))
+        access(&self.path, Access::WRITE_OK).map_err(|e| io_error(&self.path, "opening", e.into()))
     }
 
     /// Which directory it is.
@@ -114,7 +114,7 @@ impl Place {
     fn open(&self, end: &str) -> Result<Option<(PathBuf, OwnedFd, Stat)>> {
         let (dir, name) = self.beside(end);
         let path = self.path.with_file_name(&name);
-        let failed = |e: Errno| io_error(&path, "opening", &e.into());
+        let failed = |e: Errno| io_error(&path, "opening", e.into());
         let file = match openat(dir, &name, NOT_FOLLOWED, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(None),
             opened => opened.map_err(failed)?,
@@ -130,7 +130,7 @@ impl Place {
         }
         // It may be a mount of its own.
         if !terms.any_filesystem {
-            let magic = fstatfs(&file).map_err(|e| io_error(&path, "opening", &e.into()))?.f_type;
+            let magic = fstatfs(&file).map_err(|e| io_error(&path, "opening", e.into()))?.f_type;
             filesystem::check(&shown(&path), magic.into())?;
         }
         if !self.sharing.owns(seen(&stat), self.user, self.group) {
@@ -151,7 +151,7 @@ impl Place {
     fn close_to_others(&self, end: &str) -> Result<bool> {
         let Some((path, file, stat)) = self.open(end)? else { return Ok(false) };
         if stat.st_uid == self.user && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
-            set_mode(&file, stat.st_mode, self.sharing.file()).map_err(|e| io_error(&path, "closing to others", &e))?;
+            set_mode(&file, stat.st_mode, self.sharing.file()).map_err(|e| io_error(&path, "closing to others", e))?;
         }
         Ok(true)
     }
@@ -182,7 +182,7 @@ pub(super) fn check_directories(
     let of_links = links.iter().flat_map(|(link, _)| link.ancestors().skip(1));
     let mut dirs = vec![(own, own_seen)];
     for dir in above.into_iter().flat_map(Path::ancestors).chain(of_links) {
-        let stat = rustix::fs::lstat(dir).map_err(|e| io_error(dir, "opening", &e.into()))?;
+        let stat = rustix::fs::lstat(dir).map_err(|e| io_error(dir, "opening", e.into()))?;
         dirs.push((dir, directory(dir, &stat)));
     }
     // In a sticky directory a link is its owner's to change.

@@ -30,7 +30,7 @@ pub(super) fn check(place: &Place, patience: Duration) -> Result<(), Refusal> {
     if place.size("").is_none_or(|size| size == 0) {
         return Ok(());
     }
-    access(&place.path, Access::READ_OK).map_err(|e| io_error(&place.path, "opening", &e.into()))?;
+    access(&place.path, Access::READ_OK).map_err(|e| io_error(&place.path, "opening", e.into()))?;
     let is_logged = place.size("-wal").is_some_and(|size| size > 0);
     let verdict = match look(&place.path, still, patience)? {
         // Once more: a page may have been read while it was written.
@@ -58,7 +58,7 @@ fn look(path: &Path, open: fn(&Path) -> rusqlite::Result<Connection>, patience: 
     match read(path, open, patience) {
         Ok(verdict) => Ok(verdict),
         Err(e) if e.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
-            Ok(Verdict::Foreign(sqlite_error(path, "opening", &e)))
+            Ok(Verdict::Foreign(sqlite_error(path, "opening", e)))
         }
         // Would be so again.
         Err(e) if is_busy(&e) || e.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => Err(e.into()),

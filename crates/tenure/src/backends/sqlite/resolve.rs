@@ -38,10 +38,10 @@ pub(super) fn resolve(path: &Path) -> Result<Resolved> {
                 let is_linked = std::fs::symlink_metadata(path).is_ok();
                 return if is_file && !is_linked { Ok(Resolved { path: at, links }) } else { Err(missing()) };
             }
-            Err(e) => return Err(io_error(&at, "opening", &e)),
+            Err(e) => return Err(io_error(&at, "opening", e)),
         };
         if meta.is_symlink() {
-            let target = std::fs::read_link(&at).map_err(|e| io_error(&at, "opening", &e))?;
+            let target = std::fs::read_link(&at).map_err(|e| io_error(&at, "opening", e))?;
             links.push((at.clone(), meta.uid()));
             if links.len() > MOST_LINKS {
                 return Err(Error::config(shown(path), "leads through too many links", "a path without a circle"));

@@ -74,7 +74,7 @@ fn default_file(state: Option<OsString>, home: Option<OsString>) -> Result<PathB
 
 /// Makes what is missing of a directory, where nobody else could lead that elsewhere.
 fn make_directory(dir: &Path) -> Result<()> {
-    let failed = |e| io_error(dir, "creating", &e);
+    let failed = |e| io_error(dir, "creating", e);
     let Some(there) = dir.ancestors().find(|dir| dir.exists()).filter(|there| *there != dir) else { return Ok(()) };
     let Resolved { path, links } = resolve(there)?;
     let user = geteuid().as_raw();

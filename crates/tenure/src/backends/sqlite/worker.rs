@@ -118,7 +118,7 @@ impl Worker {
             Me { id: client.id, client: client.id.to_string(), about: client.about, boot, clock, present: presence.is_some() };
         let mut worker = Self { database, terms, patience, me, boots, peers, presence, alive: None, lifeline, tried };
         let dead = worker.peers.dead();
-        worker.transact(|verbs| verbs.sweep(dead)).map_err(|e| worker.error("opening", &e))??;
+        worker.transact(|verbs| verbs.sweep(dead)).map_err(|e| worker.error("opening", e))??;
         Ok(worker)
     }
 
@@ -170,7 +170,8 @@ impl Worker {
         }
         let mut after = After::default();
         let done = self.transaction(behavior, &mut after, |verbs| calls.iter_mut().try_for_each(|call| call.run(verbs)));
-        match done {
+        let done = done.map_err(Arc::new);
+        match &done {
             Ok(()) => after.run(&self.peers),
             // One of them has met a row that makes no sense. The others have not.
             Err(e) if e.sqlite_error_code().is_none() && calls.len() > 1 => {
@@ -180,7 +181,7 @@ impl Worker {
             Err(_) => {}
         }
         for call in calls {
-            let result = done.as_ref().map_err(|e| self.error(call.doing(), e)).copied();
+            let result = done.as_ref().map_err(|e| self.error(call.doing(), Arc::clone(e))).copied();
             call.finish(result);
         }
     }
@@ -267,14 +268,14 @@ impl Worker {
         self.lifeline.set(None);
     }
 
-    fn error(&self, doing: &str, e: &rusqlite::Error) -> Error {
+    fn error(&self, doing: &str, e: impl Into<Arc<rusqlite::Error>>) -> Error {
         sqlite_error(&self.database.place.path, doing, e)
     }
 }
 
 fn open_database(terms: &Terms, patience: Duration, boots: &Boots) -> Result<Database> {
     let database = Database::open(terms, patience)?;
-    boots.define(&database.conn).map_err(|e| sqlite_error(&database.place.path, "opening", &e))?;
+    boots.define(&database.conn).map_err(|e| sqlite_error(&database.place.path, "opening", e))?;
     Ok(database)
 }
 

@@ -3,42 +3,31 @@
 //! The caller drives it. Dropped half-way, it goes on in the background: the call under way is seen to its end, and what it did
 //! is undone. What to do next is decided by [`step`], without time or I/O; here it is done.
 
+mod ask;
 mod step;
 mod wait;
 
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::future::select;
-use tokio::sync::{SemaphorePermit, oneshot};
 use tracing::debug;
 
 use self::step::{Action, End, Event, Plan, State};
 pub(crate) use self::wait::{Patience, sleep_long};
-use self::wait::{Woken, timeout};
-use crate::backend::{Attempt, Claim, Mode, Queue, Retry};
-use crate::clock::{Instant, deadline};
-use crate::engine::call::{Call, at_once, bounded};
+use crate::backend::{Claim, Mode, Queue};
+use crate::clock::Instant;
 use crate::engine::driven::{Desk, Driven};
 use crate::engine::guard::{Guard, Held};
-use crate::engine::hold::{Hold, Terms};
+use crate::engine::hold::Terms;
 use crate::engine::turnstile::{Entry, Gate, Pass, Standing, Tried, Turn};
 use crate::engine::{Acquiring, Engine, Settings};
 use crate::error::{Error, Fault, Result};
-use crate::name::{Resource, Token};
+use crate::name::Resource;
 use crate::signal::Signal;
 
 /// The most tokens that one grant reserves, and so the most hand-overs inside a process in a row.
 const MAX_TOKENS: usize = 16;
 
-/// The least time between a failed attempt and the next, if the policy's pause is not shorter.
-const LEAST_PAUSE: Duration = Duration::from_millis(100);
-
 const ACQUIRING: &str = "acquiring";
-
-/// How long an answer waits for what was begun to be undone.
-const UNDONE_WITHIN: Duration = Duration::from_millis(50);
 
 /// What is wanted.
 #[derive(Debug)]
@@ -69,7 +58,10 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, request: Request) -> Answer {
     let asked = engine.settings.clock.now();
     let work = |desk| {
         let known = Known { busy: false, busy_until: None, waited: false };
-        Contender { acquiring, request, desk, asked, known, signal: None, arrivals: 0, got: None, error: None }.run()
+        let (signal, arrivals, got, error) = (None, 0, None, None);
+        let mut contender = Contender { acquiring, request, desk, asked, known, signal, arrivals, got, error };
+        // Borrowed by what it does, and so not moved once it has begun.
+        async move { contender.run().await }
     };
     Driven::new(&engine.background, work).await.unwrap_or(Err(Error::Closed))
 }
@@ -132,7 +124,7 @@ impl Contender {
         &self.engine().settings
     }
 
-    async fn run(mut self) {
+    async fn run(&mut self) {
         let Some(gate) = self.gate() else {
             self.acquiring.waits();
             return self.contend(None).await;
@@ -174,28 +166,6 @@ impl Contender {
         let shared = mode.is_shared() || gate.answers_are_shared();
         let alone = *alone || shared && *patience == Patience::None || instead_of.is_some();
         (!alone).then_some(gate)
-    }
-
-    /// Waits for this process's turn, as the one with this number among those who came to wait.
-    async fn wait_for_turn(&mut self, gate: &Gate, arrival: u64, mut later: oneshot::Receiver<Pass>) -> Option<Pass> {
-        let mut got = None;
-        let wait = async { got = (&mut later).await.ok() };
-        match self.unless_stopped(wait).await {
-            // Whatever came in this moment goes back by being dropped.
-            Woken::Stop => return None,
-            Woken::Go => {}
-        }
-        if matches!(got, Some(Pass::Turn(_))) {
-            // What the one before was told is all that this one knows until it is told something itself.
-            match self.engine().turnstile.standing(gate, arrival) {
-                Standing::Busy => (self.known.busy, self.known.waited) = (true, true),
-                Standing::WasBusy(until) => (self.known.busy_until, self.known.waited) = (Some(until), true),
-                Standing::Unknown | Standing::Trouble(_) => {}
-            }
-        } else {
-            self.known.waited = true;
-        }
-        got
     }
 
     fn claim(&self, turn: Option<&Turn>) -> Claim {
@@ -274,183 +244,6 @@ impl Contender {
         }
         let answer = self.error.take().map_or(Ok(None), Err);
         self.reply(answer);
-    }
-
-    /// Has the store forget the claim. Whoever asks next must not take what is left of this one for somebody's lock, so this is
-    /// waited for, but not for long.
-    async fn undo(&self, claim: Claim) {
-        let undone = self.engine().keeper.forget(claim);
-        self.unless_stopped(timeout(UNDONE_WITHIN, async { drop(undone.await) })).await;
-    }
-
-    /// Others who wait at the store shall have their turn. Who has little time has some of it left to ask.
-    async fn rest(&mut self, turn: Option<&Turn>) -> Event {
-        let left = self.request.patience.left(self.settings());
-        match turn {
-            Some(turn) => match self.unless_stopped(turn.rest(left / 2)).await {
-                Woken::Go => Event::Rested,
-                Woken::Stop => Event::Stopped,
-            },
-            None => Event::Rested,
-        }
-    }
-
-    /// Waits for news of the lock: a signal, or one with whom the next answer will be shared.
-    async fn await_signal(&mut self, turn: Option<&Turn>, within: Duration) -> Event {
-        let arrivals = self.arrivals;
-        let Some(mut signal) = self.signal.take() else { return Event::Woken };
-        let newcomer = async {
-            match turn {
-                Some(turn) => turn.newcomer(arrivals).await,
-                None => std::future::pending().await,
-            }
-        };
-        let woken = async {
-            select(pin!(signal.fired()), pin!(newcomer)).await;
-        };
-        let woken = self.unless_stopped(timeout(within, woken)).await;
-        self.signal = Some(signal);
-        woken.into()
-    }
-
-    /// The signal fires also when a store that was away is back. Not at once: firings that come with the errors would use up all
-    /// attempts in a burst.
-    async fn back_off(&mut self, failures: u32) -> Event {
-        let pause = if failures == 0 { Duration::ZERO } else { self.settings().retry.pause(failures) };
-        let Some(mut signal) = self.signal.take() else { return self.unless_stopped(tokio::time::sleep(pause)).await.into() };
-        let least = pause.min(LEAST_PAUSE);
-        let wait = async {
-            tokio::time::sleep(least).await;
-            timeout(pause - least, signal.fired()).await;
-        };
-        let woken = self.unless_stopped(wait).await;
-        self.signal = Some(signal);
-        woken.into()
-    }
-
-    /// One question. If the caller's time is up first, the caller is answered; the call is still seen to its end, so
-    /// that the release that follows cannot overtake it.
-    async fn ask(&mut self, claim: &Claim, turn: &mut Option<Turn>) -> Event {
-        let engine = Arc::clone(self.engine());
-        let Settings { backend, clock, .. } = &engine.settings;
-        let sent = clock.now();
-        self.arrivals = turn.as_ref().map_or(0, Turn::arrivals);
-        let mut call = backend.acquire(claim);
-        let place = engine.keeper.calls().try_enter();
-        let at_once = match &place {
-            Some(_) => at_once(&**backend, ACQUIRING, &mut call).await,
-            None => None,
-        };
-        let result = match at_once {
-            Some(result) => result,
-            // Apart, so that the way of most is short.
-            None => Box::pin(self.answer_to(&engine, call, place)).await,
-        };
-        self.heard(claim, turn, sent, result)
-    }
-
-    async fn answer_to(
-        &mut self,
-        engine: &Engine,
-        call: Call<'_, Attempt>,
-        place: Option<SemaphorePermit<'_>>,
-    ) -> Result<Attempt> {
-        let Settings { backend, timeout, .. } = &engine.settings;
-        let call = async {
-            match place {
-                Some(_place) => call.await,
-                None => engine.keeper.calls().pass(call).await,
-            }
-        };
-        let mut call = pin!(bounded(*timeout, &**backend, ACQUIRING, call));
-        let mut result = None;
-        if let Woken::Stop = self.unless_stopped(async { result = Some((&mut call).await) }).await {
-            self.time_is_up(ACQUIRING);
-        }
-        match result {
-            Some(result) => result,
-            None => call.await,
-        }
-    }
-
-    fn heard(&mut self, claim: &Claim, turn: &mut Option<Turn>, sent: Instant, result: Result<Attempt>) -> Event {
-        match result {
-            Ok(Attempt::Granted { token, valid_for }) => self.granted(claim, turn, sent, (token, valid_for)),
-            Ok(Attempt::Done { left }) => {
-                turn.iter().for_each(|turn| {
-                    turn.heard_grant();
-                    turn.share(self.arrivals, left);
-                });
-                self.got = Some(Got::Done(left));
-                Event::Done
-            }
-            Ok(Attempt::Busy { retry: Retry::OnSignal { within }, .. }) => {
-                self.heard_busy(turn.as_ref());
-                Event::Busy { within }
-            }
-            Ok(Attempt::Busy { retry: Retry::After(pause), .. }) => {
-                self.heard_busy(turn.as_ref());
-                Event::Collided { pause }
-            }
-            Err(error) => self.failed(claim, turn.as_ref(), error),
-        }
-    }
-
-    fn granted(&mut self, claim: &Claim, turn: &mut Option<Turn>, sent: Instant, (token, valid_for): (Token, Duration)) -> Event {
-        let engine = Arc::clone(self.engine());
-        let Settings { clock, drift, counters, .. } = &engine.settings;
-        let until = deadline(sent, valid_for, *drift);
-        // One of a reserved block, where the store knows only the whole.
-        let token = self.request.instead_of.as_ref().map_or(token, Guard::token);
-        let held_as = Claim { mode: claim.mode.held_as(), ..claim.clone() };
-        let now = clock.now();
-        if now >= until {
-            // The answer took longer than the lease. Asking again is the same question.
-            let late = format!("granted for {valid_for:?}, but the answer came too late");
-            let error = Error::unavailable(engine.capabilities.backend, "acquiring", Fault::Timeout, late);
-            return self.failed(claim, turn.as_ref(), error);
-        }
-        // The old one's release may be under way by now: one word decides whether there was still something to change.
-        if let Some(old) = self.request.instead_of.take()
-            && let Err(lost) = old.superseded()
-        {
-            self.error = Some(lost.into());
-            return Event::Failed { transient: false };
-        }
-        let hold = Hold::new(held_as, token, self.request.terms.clone(), clock.clone(), sent, until);
-        turn.iter().for_each(Turn::heard_grant);
-        counters.granted.up();
-        let held = engine.keeper.keep(hold, turn.take_if(|_| !claim.mode.is_shared()), until, now);
-        self.got = Some(Got::Held(held, now));
-        Event::Granted
-    }
-
-    fn heard_busy(&mut self, turn: Option<&Turn>) {
-        turn.into_iter().for_each(|turn| turn.heard_busy(self.arrivals));
-        (self.known.busy, self.known.waited) = (true, true);
-    }
-
-    fn failed(&mut self, claim: &Claim, turn: Option<&Turn>, error: Error) -> Event {
-        (self.known.busy, self.known.busy_until) = (false, None);
-        self.settings().counters.errors.up();
-        turn.into_iter().for_each(|turn| turn.heard_trouble(error.clone()));
-        debug!(name = ?claim.resource, %error, "acquire failed");
-        let transient = error.is_transient();
-        self.error = Some(error);
-        Event::Failed { transient }
-    }
-
-    /// Subscribes. If the caller's time is up first, the caller is answered.
-    async fn subscribe(&mut self, claim: &Claim) -> Event {
-        let engine = Arc::clone(self.engine());
-        let Settings { backend, timeout, .. } = &engine.settings;
-        let mut signal = None;
-        let call = bounded(*timeout, &**backend, "subscribing", backend.watch(claim));
-        if let Woken::Stop = self.unless_stopped(async { signal = call.await.ok() }).await {
-            self.time_is_up("subscribing");
-        }
-        self.signal = signal;
-        Event::Subscribed(self.signal.is_some())
     }
 
     /// Answers a caller whose time is up while the store has yet to answer.

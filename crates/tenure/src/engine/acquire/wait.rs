@@ -1,13 +1,26 @@
 //! How long a caller waits, and what ends a wait before its time.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::future::select;
+use tokio::sync::oneshot;
+
 use super::Contender;
 use super::step::Event;
+use crate::backend::Claim;
 use crate::clock::Instant;
 use crate::engine::Settings;
+use crate::engine::call::bounded;
+use crate::engine::turnstile::{Gate, Pass, Standing, Turn};
+
+/// The least time between a failed attempt and the next, if the policy's pause is not shorter.
+const LEAST_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long an answer waits for what was begun to be undone.
+const UNDONE_WITHIN: Duration = Duration::from_millis(50);
 
 /// How long the caller is willing to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +104,93 @@ impl Contender {
             time.as_mut().poll(cx).map(|()| Woken::Stop)
         })
         .await
+    }
+
+    /// Waits for this process's turn, as the one with this number among those who came to wait.
+    pub(super) async fn wait_for_turn(&mut self, gate: &Gate, arrival: u64, mut later: oneshot::Receiver<Pass>) -> Option<Pass> {
+        let mut got = None;
+        let wait = async { got = (&mut later).await.ok() };
+        match self.unless_stopped(wait).await {
+            // Whatever came in this moment goes back by being dropped.
+            Woken::Stop => return None,
+            Woken::Go => {}
+        }
+        if matches!(got, Some(Pass::Turn(_))) {
+            // What the one before was told is all that this one knows until it is told something itself.
+            match self.engine().turnstile.standing(gate, arrival) {
+                Standing::Busy => (self.known.busy, self.known.waited) = (true, true),
+                Standing::WasBusy(until) => (self.known.busy_until, self.known.waited) = (Some(until), true),
+                Standing::Unknown | Standing::Trouble(_) => {}
+            }
+        } else {
+            self.known.waited = true;
+        }
+        got
+    }
+
+    /// Others who wait at the store shall have their turn. Who has little time has some of it left to ask.
+    pub(super) async fn rest(&mut self, turn: Option<&Turn>) -> Event {
+        let left = self.request.patience.left(self.settings());
+        match turn {
+            Some(turn) => match self.unless_stopped(turn.rest(left / 2)).await {
+                Woken::Go => Event::Rested,
+                Woken::Stop => Event::Stopped,
+            },
+            None => Event::Rested,
+        }
+    }
+
+    /// Waits for news of the lock: a signal, or one with whom the next answer will be shared.
+    pub(super) async fn await_signal(&mut self, turn: Option<&Turn>, within: Duration) -> Event {
+        let arrivals = self.arrivals;
+        let Some(mut signal) = self.signal.take() else { return Event::Woken };
+        let newcomer = async {
+            match turn {
+                Some(turn) => turn.newcomer(arrivals).await,
+                None => std::future::pending().await,
+            }
+        };
+        let woken = async {
+            select(pin!(signal.fired()), pin!(newcomer)).await;
+        };
+        let woken = self.unless_stopped(timeout(within, woken)).await;
+        self.signal = Some(signal);
+        woken.into()
+    }
+
+    /// The signal fires also when a store that was away is back. Not at once: firings that come with the errors would use up all
+    /// attempts in a burst.
+    pub(super) async fn back_off(&mut self, failures: u32) -> Event {
+        let pause = if failures == 0 { Duration::ZERO } else { self.settings().retry.pause(failures) };
+        let Some(mut signal) = self.signal.take() else { return self.unless_stopped(tokio::time::sleep(pause)).await.into() };
+        let least = pause.min(LEAST_PAUSE);
+        let wait = async {
+            tokio::time::sleep(least).await;
+            timeout(pause - least, signal.fired()).await;
+        };
+        let woken = self.unless_stopped(wait).await;
+        self.signal = Some(signal);
+        woken.into()
+    }
+
+    /// Subscribes. If the caller's time is up first, the caller is answered.
+    pub(super) async fn subscribe(&mut self, claim: &Claim) -> Event {
+        let engine = Arc::clone(self.engine());
+        let Settings { backend, timeout, .. } = &engine.settings;
+        let mut signal = None;
+        let call = bounded(*timeout, &**backend, "subscribing", backend.watch(claim));
+        if let Woken::Stop = self.unless_stopped(async { signal = call.await.ok() }).await {
+            self.time_is_up("subscribing");
+        }
+        self.signal = signal;
+        Event::Subscribed(self.signal.is_some())
+    }
+
+    /// Has the store forget the claim. Whoever asks next must not take what is left of this one for somebody's lock, so this is
+    /// waited for, but not for long.
+    pub(super) async fn undo(&self, claim: Claim) {
+        let undone = self.engine().keeper.forget(claim);
+        self.unless_stopped(timeout(UNDONE_WITHIN, async { drop(undone.await) })).await;
     }
 }
 

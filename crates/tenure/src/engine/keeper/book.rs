@@ -282,7 +282,11 @@ impl Book {
     /// Looks at a renewed hold again at this time, or at once if it has become suspect meanwhile.
     pub(super) fn after_renewal(&mut self, owner: u64, now: Instant, due: Instant) {
         let Some(entry) = self.entries.get(&owner) else { return };
-        let due = if entry.look.is_some() { entry.next_look(now) } else { due.min(entry.ends()) };
+        let due = due.min(entry.ends());
+        let due = if entry.look.is_some() { due.min(entry.next_look(now)) } else { due };
         self.schedule_at(owner, due);
     }
 }
+
+#[cfg(test)]
+mod tests;

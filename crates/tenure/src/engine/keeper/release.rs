@@ -52,13 +52,15 @@ impl Release {
     pub(crate) fn run(self, keeper: Keeper, desk: Option<Desk<Result<()>>>) -> impl Future<Output = ()> + Send + 'static {
         keeper.0.releasing.begin();
         let counted = Counted(keeper);
+        let mut release = self;
+        // Borrowed by what it does, and so not moved once it has begun.
         async move {
             let answer = |result| drop(desk.as_ref().and_then(|desk| desk.answer(result)));
-            self.tell(&counted.0, answer).await;
+            release.tell(&counted.0, &answer).await;
         }
     }
 
-    async fn tell(mut self, keeper: &Keeper, answer: impl Fn(Result<()>) + Send + Sync) {
+    async fn tell(&mut self, keeper: &Keeper, answer: &(dyn Fn(Result<()>) + Send + Sync)) {
         let backend = &keeper.settings().backend;
         let claim = self.claim.clone();
         let mut call = backend.release(&claim);
@@ -86,10 +88,10 @@ impl Release {
     }
 
     async fn go_on_telling(
-        mut self,
+        &mut self,
         keeper: &Keeper,
         (mut first, call, place): (Option<Result<Released>>, Call<'_, Released>, Option<SemaphorePermit<'_>>),
-        answer: impl Fn(Result<()>) + Send + Sync,
+        answer: &(dyn Fn(Result<()>) + Send + Sync),
     ) {
         let Settings { backend, clock, timeout, retry, .. } = keeper.settings();
         let (give_up, answer_by) = (self.since.after(self.claim.lease), self.since.after(*timeout));

@@ -10,7 +10,7 @@ const NAME: &str = "mysql";
 /// Bounds a call, and says what its error means.
 pub(crate) async fn bounded<A>(doing: Doing<'_>, call: impl Future<Output = Result<A, mysql_async::Error>>) -> Result<A, Error> {
     match tokio::time::timeout(PATIENCE, call).await {
-        Ok(answer) => answer.map_err(|e| sort(doing, &e)),
+        Ok(answer) => answer.map_err(|e| sort(doing, &e).with_source(e)),
         Err(_) => Err(Error::unavailable(NAME, doing.what, Fault::Timeout, format!("waited {PATIENCE:?}"))),
     }
 }

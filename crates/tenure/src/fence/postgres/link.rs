@@ -71,9 +71,9 @@ impl Link {
             answer
         });
         match task.await {
-            Ok(Ok(answer)) => answer.map_err(|e| sort(doing, &e)),
+            Ok(Ok(answer)) => answer.map_err(|e| sort(doing, &e).with_source(e)),
             Ok(Err(_)) => Err(Error::unavailable(NAME, doing.what, Fault::Timeout, format!("waited {PATIENCE:?}"))),
-            Err(e) => Err(Error::unavailable(NAME, doing.what, Fault::Connection, e.to_string())),
+            Err(e) => Err(Error::unavailable(NAME, doing.what, Fault::Connection, e.to_string()).with_source(e)),
         }
     }
 }

@@ -40,7 +40,7 @@ impl File {
             tx.commit()?;
             Ok(conn)
         };
-        let conn = open().map_err(|e| why_not(path, &e))?;
+        let conn = open().map_err(|e| why_not(path, e))?;
         Ok(Self { path: path.to_owned(), conn: Mutex::new(conn) })
     }
 
@@ -59,7 +59,7 @@ impl File {
                 tx.commit()?;
                 Ok(done)
             };
-            run().map_err(|e| sqlite_error(&file.path, doing, &e))
+            run().map_err(|e: rusqlite::Error| sqlite_error(&file.path, doing, e))
         })
         .await
     }
@@ -74,7 +74,7 @@ async fn aside<A: Send + 'static>(doing: &'static str, work: impl FnOnce() -> Re
     match bounded.await {
         Ok(Ok(Ok(done))) => done,
         Ok(Err(_)) => Err(refuse(Fault::Timeout, format!("waited {:?}", PATIENCE * 2))),
-        Ok(Ok(Err(e))) | Err(e) => Err(refuse(Fault::Connection, e.to_string())),
+        Ok(Ok(Err(e))) | Err(e) => Err(refuse(Fault::Connection, e.to_string()).with_source(e)),
     }
 }
 

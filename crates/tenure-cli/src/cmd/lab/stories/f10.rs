@@ -6,7 +6,7 @@ use super::failover::{Both, Pair, both_are_granted};
 use super::late::set;
 use crate::cmd::lab::stage::{SALE, Stage, tenure, usual};
 use crate::cmd::lab::story::{Kind, Outcome, Story, Way};
-use crate::cmd::lab::upset::Played;
+use crate::cmd::lab::upset::{Played, Trouble, Upset};
 
 const LEASE: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -88,7 +88,7 @@ fn confirmed(stage: &Stage) -> Played<Outcome> {
     stage.work(SALE);
     let sold = b.sell()?;
     b.give_back()?;
-    let unconfirmed = |asked: &Result<bool, String>| asked.as_ref().is_err_and(|why| why.contains("too few replicas"));
+    let unconfirmed = |asked: &Result<bool, Upset>| asked.as_ref().is_err_and(|why| why.trouble == Trouble::TooFewReplicas);
     Ok(Outcome::new("A is not granted what no replica has; the price: no replica, no lock, until one is back")
         .claim("A is refused, and told that there are too few replicas", unconfirmed(&refused))
         .claim("so is B, as long as the new master is alone", unconfirmed(&alone))

@@ -8,7 +8,7 @@ use crate::cmd::lab::server::Setup;
 use crate::cmd::lab::stage::{SALE, Stage};
 use crate::cmd::lab::story::{Kind, Outcome, Story, Way};
 use crate::cmd::lab::timeline::Moment;
-use crate::cmd::lab::upset::Played;
+use crate::cmd::lab::upset::{Played, Trouble};
 use crate::cmd::lab::words::Lock;
 
 /// Renewed at a third of it.
@@ -101,7 +101,7 @@ fn asks_until_told(stage: &Stage, b: &mut Actor, lock: &Lock) -> Played<bool> {
             granted = taken;
             Ok(taken)
         }
-        Err(why) => Ok(why.contains("may have forgotten locks")),
+        Err(why) => Ok(why.trouble == Trouble::Forgetful),
     })?;
     Ok(granted)
 }

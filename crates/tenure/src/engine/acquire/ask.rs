@@ -1,0 +1,135 @@
+//! Asking the store once, and what follows from its answer.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::SemaphorePermit;
+use tracing::debug;
+
+use super::step::Event;
+use super::wait::Woken;
+use super::{ACQUIRING, Contender, Got};
+use crate::backend::{Attempt, Claim, Retry};
+use crate::clock::{Instant, deadline};
+use crate::engine::call::{Call, at_once, bounded};
+use crate::engine::guard::Guard;
+use crate::engine::hold::Hold;
+use crate::engine::turnstile::Turn;
+use crate::engine::{Engine, Settings};
+use crate::error::{Error, Fault, Result};
+use crate::name::Token;
+
+impl Contender {
+    /// One question. If the caller's time is up first, the caller is answered; the call is still seen to its end, so
+    /// that the release that follows cannot overtake it.
+    pub(super) async fn ask(&mut self, claim: &Claim, turn: &mut Option<Turn>) -> Event {
+        let engine = Arc::clone(self.engine());
+        let Settings { backend, clock, .. } = &engine.settings;
+        let sent = clock.now();
+        self.arrivals = turn.as_ref().map_or(0, Turn::arrivals);
+        let mut call = backend.acquire(claim);
+        let place = engine.keeper.calls().try_enter();
+        let at_once = match &place {
+            Some(_) => at_once(&**backend, ACQUIRING, &mut call).await,
+            None => None,
+        };
+        let result = match at_once {
+            Some(result) => result,
+            // Apart, so that the way of most is short.
+            None => Box::pin(self.answer_to(&engine, call, place)).await,
+        };
+        self.heard(claim, turn, sent, result)
+    }
+
+    async fn answer_to(
+        &mut self,
+        engine: &Engine,
+        call: Call<'_, Attempt>,
+        place: Option<SemaphorePermit<'_>>,
+    ) -> Result<Attempt> {
+        let Settings { backend, timeout, .. } = &engine.settings;
+        let call = async {
+            match place {
+                Some(_place) => call.await,
+                None => engine.keeper.calls().pass(call).await,
+            }
+        };
+        let mut call = pin!(bounded(*timeout, &**backend, ACQUIRING, call));
+        let mut result = None;
+        if let Woken::Stop = self.unless_stopped(async { result = Some((&mut call).await) }).await {
+            self.time_is_up(ACQUIRING);
+        }
+        match result {
+            Some(result) => result,
+            None => call.await,
+        }
+    }
+
+    fn heard(&mut self, claim: &Claim, turn: &mut Option<Turn>, sent: Instant, result: Result<Attempt>) -> Event {
+        match result {
+            Ok(Attempt::Granted { token, valid_for }) => self.granted(claim, turn, sent, (token, valid_for)),
+            Ok(Attempt::Done { left }) => {
+                turn.iter().for_each(|turn| {
+                    turn.heard_grant();
+                    turn.share(self.arrivals, left);
+                });
+                self.got = Some(Got::Done(left));
+                Event::Done
+            }
+            Ok(Attempt::Busy { retry: Retry::OnSignal { within }, .. }) => {
+                self.heard_busy(turn.as_ref());
+                Event::Busy { within }
+            }
+            Ok(Attempt::Busy { retry: Retry::After(pause), .. }) => {
+                self.heard_busy(turn.as_ref());
+                Event::Collided { pause }
+            }
+            Err(error) => self.failed(claim, turn.as_ref(), error),
+        }
+    }
+
+    fn granted(&mut self, claim: &Claim, turn: &mut Option<Turn>, sent: Instant, (token, valid_for): (Token, Duration)) -> Event {
+        let engine = Arc::clone(self.engine());
+        let Settings { clock, drift, counters, .. } = &engine.settings;
+        let until = deadline(sent, valid_for, *drift);
+        // One of a reserved block, where the store knows only the whole.
+        let token = self.request.instead_of.as_ref().map_or(token, Guard::token);
+        let held_as = Claim { mode: claim.mode.held_as(), ..claim.clone() };
+        let now = clock.now();
+        if now >= until {
+            // The answer took longer than the lease. Asking again is the same question.
+            let late = format!("granted for {valid_for:?}, but the answer came too late");
+            let error = Error::unavailable(engine.capabilities.backend, "acquiring", Fault::Timeout, late);
+            return self.failed(claim, turn.as_ref(), error);
+        }
+        // The old one's release may be under way by now: one word decides whether there was still something to change.
+        if let Some(old) = self.request.instead_of.take()
+            && let Err(lost) = old.superseded()
+        {
+            self.error = Some(lost.into());
+            return Event::Failed { transient: false };
+        }
+        let hold = Hold::new(held_as, token, self.request.terms.clone(), clock.clone(), sent, until);
+        turn.iter().for_each(Turn::heard_grant);
+        counters.granted.up();
+        let held = engine.keeper.keep(hold, turn.take_if(|_| !claim.mode.is_shared()), until, now);
+        self.got = Some(Got::Held(held, now));
+        Event::Granted
+    }
+
+    fn heard_busy(&mut self, turn: Option<&Turn>) {
+        turn.into_iter().for_each(|turn| turn.heard_busy(self.arrivals));
+        (self.known.busy, self.known.waited) = (true, true);
+    }
+
+    fn failed(&mut self, claim: &Claim, turn: Option<&Turn>, error: Error) -> Event {
+        (self.known.busy, self.known.busy_until) = (false, None);
+        self.settings().counters.errors.up();
+        turn.into_iter().for_each(|turn| turn.heard_trouble(error.clone()));
+        debug!(name = ?claim.resource, %error, "acquire failed");
+        let transient = error.is_transient();
+        self.error = Some(error);
+        Event::Failed { transient }
+    }
+}

@@ -1,0 +1,89 @@
+use super::*;
+use crate::clock::Clock;
+use crate::engine::hold::Terms;
+use crate::name::{ClientId, OwnerIds, Resource, Token};
+
+const LEASE: Duration = Duration::from_secs(30);
+
+struct Desk {
+    clock: Clock,
+    owners: OwnerIds,
+    book: Book,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let owners = OwnerIds::new(ClientId::random().expect("random bits"));
+        Self { clock: Clock::for_tests(), owners, book: Book::default() }
+    }
+
+    /// Keeps a new hold. Whether the keeper is woken for it.
+    fn keep(&mut self, lease: Duration, fixed: bool) -> (Arc<Hold>, bool) {
+        let now = self.clock.now();
+        let claim = Claim::new(Resource::new("a").expect("a name"), self.owners.next(), Mode::Exclusive, lease);
+        let terms = Terms { lease, fixed, max_hold: None, note: None };
+        let hold = Arc::new(Hold::new(claim, Token::new(1), terms, self.clock.clone(), now, now.after(lease)));
+        let due = if fixed { now.after(lease) } else { now.after(lease / 3) };
+        let (_, wakes) = self.book.keep(Entry::new(Arc::clone(&hold), None, now.after(lease)), due);
+        (hold, wakes)
+    }
+
+    fn is_due(&mut self) -> (Vec<u64>, usize) {
+        let Due { ended, renew } = self.book.due(self.clock.now());
+        (renew, ended.len())
+    }
+}
+
+#[test]
+fn a_lock_that_is_given_back_before_it_is_due_never_wakes_the_keeper() {
+    let mut desk = Desk::new();
+    // The first one does: the keeper has nothing to wait for.
+    let (first, wakes) = desk.keep(LEASE, false);
+    assert!(wakes);
+    let looks_at = desk.book.next_look().expect("something is due");
+    desk.book.remove(first.claim.owner.number);
+    for _ in 0..1000 {
+        desk.clock.jump(LEASE / 4000);
+        let (hold, wakes) = desk.keep(LEASE, false);
+        assert!(!wakes, "it looks at {looks_at:?} anyway");
+        desk.book.remove(hold.claim.owner.number);
+    }
+    let (_, wakes) = desk.keep(LEASE / 100, false);
+    assert!(wakes, "one that is due sooner does");
+}
+
+#[test]
+fn a_suspect_hold_is_looked_at_at_once_but_not_all_the_time() {
+    let mut desk = Desk::new();
+    let (hold, _) = desk.keep(LEASE, false);
+    let owner = hold.claim.owner;
+    desk.book.next_look();
+    assert!(desk.book.suspect(owner, desk.clock.now()), "the keeper is woken");
+    assert_eq!(desk.is_due(), (vec![owner.number], 0));
+    desk.book.begin_renewal(&[owner.number], LEASE, desk.clock.now());
+    // What is heard while it is renewed may be later than the answer.
+    desk.book.suspect(owner, desk.clock.now());
+    assert_eq!(desk.is_due(), (vec![], 0), "it is being renewed");
+    desk.book.end_renewal(owner.number, Mode::Exclusive).expect("its hold");
+    let now = desk.clock.now();
+    desk.book.after_renewal(owner.number, now, now.after(LEASE / 3));
+    assert_eq!(desk.is_due(), (vec![], 0), "a moment ago it was there");
+    desk.clock.jump(LOOK_EVERY);
+    assert_eq!(desk.is_due(), (vec![owner.number], 0));
+    let stranger = Desk::new().owners.next();
+    assert!(!desk.book.suspect(OwnerId { number: owner.number, ..stranger }, desk.clock.now()), "another client's");
+}
+
+#[test]
+fn a_fixed_lease_that_is_looked_at_lasts_no_longer() {
+    let mut desk = Desk::new();
+    let (hold, _) = desk.keep(LEASE, true);
+    desk.clock.jump(LEASE / 3);
+    assert_eq!(desk.is_due(), (vec![], 0), "nobody renews it");
+    desk.book.suspect(hold.claim.owner, desk.clock.now());
+    let (due, _) = desk.is_due();
+    let batch = desk.book.begin_renewal(&due, LEASE, desk.clock.now());
+    assert!(batch.claims[0].lease <= LEASE - LEASE / 3, "{:?}", batch.claims[0].lease);
+    desk.clock.jump(LEASE);
+    assert_eq!(desk.is_due(), (vec![], 1), "it has ended");
+}

@@ -1,0 +1,170 @@
+//! [`Turn`]: the right of one task of the process to ask the store for a name.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+use super::taken::Taken;
+use super::{Gate, Heard, Lane, Pass, Turnstile, Waiter};
+use crate::engine::hold::Terms;
+use crate::error::Error;
+
+/// A store that answers does so in less: who stood behind a hold that was given back is not told of an outage before that.
+const ANSWERS_WITHIN: Duration = Duration::from_millis(250);
+
+/// The right of this process's one contender for a name. Dropping it lets the next one in line ask the store.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    pub(super) gate: Gate,
+    pub(super) stile: Turnstile,
+    /// Others shall have a chance first until then.
+    pub(super) rests_until: Option<Instant>,
+    /// Whether others of this process have come to wait since it has wanted this without a break.
+    pub(super) has_waiters: bool,
+    /// Whether other processes have been seen to want it.
+    pub(super) is_contended: bool,
+}
+
+impl Turn {
+    /// How many wait behind this one.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.lane(|lane| lane.waiting.len()).unwrap_or(0)
+    }
+
+    /// How many may want the hold after this one: many, if somebody has come to wait since this process has wanted it without a
+    /// break. Those who take turns are not behind each other at the moment of a grant.
+    pub(crate) fn expected(&self) -> usize {
+        if self.has_waiters { usize::MAX } else { 0 }
+    }
+
+    /// Whether other processes want it: then the first answer is likely to be busy.
+    pub(crate) fn is_contended(&self) -> bool {
+        self.is_contended
+    }
+
+    /// Whether others shall have a chance first.
+    pub(crate) fn rests(&self) -> bool {
+        self.rests_until.is_some()
+    }
+
+    /// Leaves the lock alone, because others wait for it at the store: for so long at most, and not for longer than those
+    /// behind can wait.
+    pub(crate) async fn rest(&self, at_most: Duration) {
+        let Some(until) = self.rests_until else { return };
+        let until = Instant::now().checked_add(at_most).map_or(until, |end| end.min(until));
+        let sooner = Arc::new(Notify::new());
+        self.lane(|lane| {
+            let behind = lane.waiting.iter().filter(|w| !w.pass.is_closed()).filter_map(|w| w.ask_by).min();
+            lane.resting = Some((behind.map_or(until, |by| by.min(until)), Arc::clone(&sooner)));
+        });
+        let _rests = Rests(self);
+        while let Some(until) = self.lane(|lane| lane.resting.as_ref().map(|(until, _)| *until)).flatten()
+            && timeout_at(until, sooner.notified()).await.is_ok()
+        {}
+    }
+
+    /// How many have come to wait so far, if answers are shared with them.
+    pub(crate) fn arrivals(&self) -> u64 {
+        if self.gate.answers_are_shared() { self.lane(|lane| lane.arrivals).unwrap_or(0) } else { 0 }
+    }
+
+    /// Resolves when somebody comes with whom the next answer will be shared.
+    pub(crate) async fn newcomer(&self, known: u64) {
+        let Some(came) = self.lane(|lane| lane.came.clone()).flatten() else { return std::future::pending().await };
+        while self.arrivals() <= known {
+            came.notified().await;
+        }
+    }
+
+    /// Tells those behind that the store could not be asked.
+    pub(crate) fn heard_trouble(&self, trouble: Error) {
+        self.lane(|lane| lane.trouble = Some(trouble));
+    }
+
+    /// Tells those behind that the store has granted it.
+    pub(crate) fn heard_grant(&self) {
+        self.lane(|lane| (lane.last, lane.trouble) = (Some(Heard::Granted), None));
+    }
+
+    /// Tells those behind, of whom so many had come before the question, that somebody else has it. Then others have had their
+    /// turn, too.
+    pub(crate) fn heard_busy(&self, arrivals: u64) {
+        self.lane(|lane| {
+            (lane.last, lane.trouble) = (Some(Heard::Busy), None);
+            (lane.refused, lane.taken, lane.contended) = (arrivals, Taken::default(), true);
+        });
+    }
+
+    /// Shares an answer with those who had come before the question.
+    pub(crate) fn share(&self, arrivals: u64, left: u64) {
+        let served = self.lane(|lane| {
+            let came_before = lane.waiting.partition_point(|w| w.arrival <= arrivals);
+            lane.waiting.drain(..came_before).collect::<Vec<_>>()
+        });
+        for waiter in served.unwrap_or_default() {
+            std::mem::drop(waiter.pass.send(Pass::Done(left)));
+        }
+    }
+
+    /// The lock is given back. If others wait at the store, the next one of this process lets them go first; one who comes back
+    /// alone does so from time to time.
+    pub(crate) fn given_back(&self, others_wait: bool) {
+        self.lane(|lane| {
+            if others_wait {
+                let next = lane.waiting.iter().any(|w| !w.pass.is_closed());
+                lane.taken.again(next);
+                lane.contended = true;
+            } else {
+                lane.taken = Taken::default();
+            }
+        });
+    }
+
+    /// The hold is over: nobody knows who has it now.
+    pub(crate) fn over(&self) {
+        self.lane(|lane| {
+            lane.last = None;
+            // Nobody who came before knows of it otherwise.
+            lane.gave_back = (lane.arrivals > 0).then(|| (lane.arrivals, Instant::now() + ANSWERS_WITHIN));
+        });
+    }
+
+    /// The hold was lost: nobody knows since when.
+    pub(crate) fn lost(&self) {
+        self.lane(|lane| (lane.last, lane.gave_back) = (None, None));
+    }
+
+    fn lane<T>(&self, look: impl FnOnce(&mut Lane) -> T) -> Option<T> {
+        self.stile.lanes().open.get_mut(&self.gate).map(look)
+    }
+
+    /// The next in line, if its terms allow it to have a hold with these. The turn stays with the hold.
+    pub(crate) fn next_with(&self, terms: &Terms) -> Option<Waiter> {
+        let next = self.stile.next(&self.gate, true, |next| terms.allow_hand_over(next))?;
+        self.lane(|lane| lane.taken.hand_over());
+        Some(next)
+    }
+}
+
+/// Ends with the pause, also if that is cut off.
+struct Rests<'a>(&'a Turn);
+
+impl Drop for Rests<'_> {
+    fn drop(&mut self) {
+        self.0.lane(|lane| lane.resting = None);
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Some(next) = self.stile.next(&self.gate, false, |_| true)
+            && let Some(turn) = self.lane(|lane| self.stile.turn(&self.gate, lane, lane.taken.rests_until()))
+        {
+            // A waiter that left in this moment drops the turn, which passes it on to the next.
+            std::mem::drop(next.pass.send(Pass::Turn(turn)));
+        }
+    }
+}
