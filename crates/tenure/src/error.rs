@@ -1,13 +1,15 @@
 //! [`Error`]: what was asked, what is wrong, what is allowed, and whether asking again may help.
 
+mod too_few;
+
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
+pub use self::too_few::{NodeTrouble, TooFewNodes};
 use crate::invalid::Invalid;
 use crate::lost::Lost;
 use crate::mode::Mode;
-use crate::too_few::TooFewNodes;
 
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -293,7 +295,6 @@ impl Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::too_few::NodeTrouble;
 
     fn few(lasting: bool) -> Error {
         let said = |node: &str, said: &str, fault| NodeTrouble { node: node.to_owned(), said: said.to_owned(), fault };

@@ -37,7 +37,7 @@
 //! | `redis:` | whoever reaches it | is noticed after the lease | holds are lost unless persisted; tokens still grow |
 //!
 //! [`Capabilities`](backend::Capabilities) says it in types. To carry locks on another store, implement
-//! [`Backend`](backend::Backend) and run the `conformance` suite on it.
+//! [`Backend`](backend::Backend), give it a [URL scheme](store) and run the `conformance` suite on it.
 //!
 //! # Features
 //! `redis` and `sqlite` (both on by default) add stores and [fences](fence), `postgres`, `mysql`, `http` and `object` add fences, `blocking`
@@ -48,7 +48,6 @@ pub mod backend;
 pub mod backends;
 #[cfg(feature = "blocking")]
 pub mod blocking;
-mod builder;
 pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -73,14 +72,13 @@ mod retry;
 pub mod secret;
 pub mod signal;
 mod stats;
-mod too_few;
+pub mod store;
 
-pub use builder::Builder;
 pub use engine::guard::{Guard, State, Watcher};
 pub use engine::owner::Owner;
-pub use error::{Error, ErrorKind, Fault, Result, Source};
+pub use error::{Error, ErrorKind, Fault, NodeTrouble, Result, Source, TooFewNodes};
 pub use invalid::Invalid;
-pub use locker::Locker;
+pub use locker::{Builder, Locker};
 pub use lost::{Lost, LostReason};
 pub use name::{ClientId, OwnerId, OwnerIds, Resource, Token};
 pub use primitives::election::{Changes, Election, Leader};
@@ -94,7 +92,6 @@ pub use primitives::serial::{Outcome, Serial};
 pub use primitives::striped::Striped;
 pub use retry::RetryPolicy;
 pub use stats::{Histogram, Stats};
-pub use too_few::{NodeTrouble, TooFewNodes};
 
 /// The example on README's first screen compiles.
 #[cfg(doctest)]

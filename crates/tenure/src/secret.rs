@@ -8,10 +8,15 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 
+/// What stands for a secret in what is fed to readers: wherever it is one, nothing may show it.
+#[cfg(any(test, fuzzing))]
+#[allow(dead_code, reason = "not every store is fuzzed in every build")]
+pub(crate) const CANARY: &str = "hunter2";
+
 /// Nobody has a longer password.
 const MOST_BYTES: u64 = 65_536;
 
-/// What stands in a file of a secret.
+/// A secret: of a file, or of a URL. Its `Debug` does not show it.
 #[derive(Clone)]
 pub struct Secret {
     text: String,
@@ -19,6 +24,11 @@ pub struct Secret {
 }
 
 impl Secret {
+    /// One that stood in no file.
+    pub(crate) fn given(text: String) -> Self {
+        Self { text, exposed: false }
+    }
+
     /// The secret itself.
     #[must_use]
     pub fn text(&self) -> &str {

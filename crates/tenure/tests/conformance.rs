@@ -114,6 +114,30 @@ const STORES: [Store; 25] = [
     },
 ];
 
+/// Stores that are in no crate of ours, as others would bring them: a file in `stores/`, and a line below.
+macro_rules! elsewhere {
+    ($($name:ident: $url:literal;)*) => {
+        mod stores { $(pub(crate) mod $name;)* }
+
+        const ELSEWHERE: &[Store] = &[$(
+            Store {
+                name: stringify!($name),
+                covers: &[stringify!($name)],
+                needs: Needs::Nothing,
+                check: |p, with| on(p, $url, with),
+            },
+        )*];
+
+        fn register() {
+            $(tenure::connect::register(&stores::$name::SCHEME).expect("registered");)*
+        }
+    };
+}
+
+elsewhere! {
+    toy: "toy://user:secret@host/suite";
+}
+
 fn on(property: &Property, url: &str, with: fn(Subject) -> Subject) {
     property.run(&with(Subject::url(url, LEASE)));
 }
@@ -221,8 +245,9 @@ fn cluster_acl() -> String {
 }
 
 fn main() {
+    register();
     let mut tests = vec![Test::new("every_scheme_is_tested", Needs::Nothing, every_scheme_is_tested)];
-    for store in STORES {
+    for store in STORES.iter().chain(ELSEWHERE) {
         for property in properties() {
             let name = format!("{}::{}", store.name, property.name);
             tests.push(Test::new(name, store.needs, move || (store.check)(&property, |s| s)));
@@ -236,7 +261,7 @@ fn main() {
 }
 
 fn every_scheme_is_tested() {
-    let tested: HashSet<&str> = STORES.iter().flat_map(|s| s.covers).copied().collect();
+    let tested: HashSet<&str> = STORES.iter().chain(ELSEWHERE).flat_map(|s| s.covers).copied().collect();
     let known: HashSet<&str> = tenure::connect::schemes().collect();
     assert_eq!(tested, known, "a scheme without a line here, or a line without a scheme");
 }

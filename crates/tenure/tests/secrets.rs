@@ -1,5 +1,8 @@
 //! A password is in no error, no `Debug` and no log, however badly it is written into a URL; and it can stand in a file.
 
+#[path = "stores/toy.rs"]
+mod toy;
+
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -31,6 +34,7 @@ fn with_sources(error: &(dyn std::error::Error + 'static)) -> String {
 
 /// What is said of a URL: its error or its locker, and the log.
 fn said(url: &str) -> String {
+    tenure::connect::register(&toy::SCHEME).expect("a store of another crate");
     let log = Log::default();
     let writer = log.clone();
     let subscriber =
@@ -67,6 +71,9 @@ fn urls(password: &str) -> Vec<String> {
         format!("redis+unix:///nowhere?pass={password}&user=u"),
         format!("sqlite://u:{password}@127.0.0.1/x"),
         format!("sqlite:redis://u:{password}@127.0.0.1:1"),
+        format!("toy://u:{password}@host:1/x"),
+        format!("toy:u:{password}@host/x?holder=hide&lease=3s"),
+        format!("quorum:toy://u:{password}@a|toy://b|toy://c?holder=hide"),
         format!("quorum:redis://u:{password}@127.0.0.1:1|redis://127.0.0.1:2|redis://127.0.0.1:3"),
         format!("quorum:redis://127.0.0.1:1|redis://127.0.0.1:2|redis://u:{password}@127.0.0.1:3?lease=3s"),
     ]

@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use super::Mode;
+use crate::error::NodeTrouble;
 use crate::name::{Resource, Token};
-use crate::too_few::NodeTrouble;
 
 /// What a store knows of one resource.
 #[derive(Debug, Clone, PartialEq, Eq)]

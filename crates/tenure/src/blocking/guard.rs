@@ -9,6 +9,7 @@ use super::block_on;
 use crate::backend::Mode;
 use crate::engine::guard::{State, Watcher};
 use crate::error::Result;
+use crate::fence::Pass;
 use crate::lost::Lost;
 use crate::name::{OwnerId, Resource, Token};
 
@@ -160,4 +161,26 @@ impl Guard {
 
 impl SendGuard {
     views!();
+}
+
+/// Its locker counts what is refused.
+impl Pass for Guard {
+    fn token(&self) -> Token {
+        Self::token(self)
+    }
+
+    fn refused(&self) {
+        self.note_stale();
+    }
+}
+
+/// Its locker counts what is refused.
+impl Pass for SendGuard {
+    fn token(&self) -> Token {
+        Self::token(self)
+    }
+
+    fn refused(&self) {
+        self.note_stale();
+    }
 }

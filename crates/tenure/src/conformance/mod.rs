@@ -40,6 +40,7 @@ use crate::connect;
 use crate::error::{Error, Result};
 use crate::locker::Locker;
 use crate::name::{ClientId, OwnerIds, Resource, Token};
+use crate::store::Context;
 
 type Make = dyn Fn(Client) -> BoxFuture<'static, Result<Opened>> + Send + Sync;
 
@@ -235,19 +236,21 @@ impl Subject {
     #[must_use]
     pub fn url(url: &str, lease: Duration) -> Self {
         let url = url.to_owned();
-        let label = connect::parse(&url).ok().and_then(|target| connect::label(&target));
+        let target = connect::parse(&url).ok();
+        let taken = target.and_then(|target| Some(target.address.options.get("prefix")?.len())).unwrap_or(0);
         let subject = Self::new(lease, move |client| {
             let url = url.clone();
             let (timeout, drift) = (Duration::from_secs(10), Drift::DEFAULT);
             let (clock, prefix) = (Clock::system(), String::new());
-            let context = connect::Context { client, clock, timeout, lease, drift, prefix };
+            let registry = connect::REGISTRY;
+            let context = Context { client, clock, timeout, lease, drift, prefix, registry };
             async move {
                 // Connections and pipes belong to the runtime that made them: the one that lockers use.
                 let open = async move { connect::open(connect::parse(&url)?, context).await };
                 crate::engine::background::handle()?.spawn(open).await.unwrap_or(Err(Error::Closed))
             }
         });
-        Self { taken: label.map_or(0, |label| label.prefix.len()), ..subject }
+        Self { taken, ..subject }
     }
 
     /// The reference implementation, on tokio's clock.

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crate::backend::Mode;
 use crate::engine::driven::Driven;
+pub use crate::engine::hold::State;
 use crate::engine::hold::{Ended, Hold};
 use crate::engine::keeper::{GivenBack, Keeper};
 use crate::engine::owner::Slot;
@@ -74,17 +75,6 @@ impl Drop for Held {
             self.keeper.release_in_background(release);
         }
     }
-}
-
-/// How certain a guard is of its hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum State {
-    /// Granted, and renewed in time.
-    Held,
-    /// A renewal is overdue or the store does not answer; still valid until the deadline.
-    Unsure,
-    /// Over. Never taken back.
-    Lost,
 }
 
 impl Guard {

@@ -8,9 +8,19 @@ use tokio::sync::Notify;
 
 use crate::backend::Claim;
 use crate::clock::{Clock, Instant};
-use crate::engine::guard::State;
 use crate::lost::{Lost, LostReason};
 use crate::name::Token;
+
+/// How certain a guard is of its hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Granted, and renewed in time.
+    Held,
+    /// A renewal is overdue or the store does not answer; still valid until the deadline.
+    Unsure,
+    /// Over. Never taken back.
+    Lost,
+}
 
 /// How long a hold lives.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -39,6 +39,7 @@ use crate::name::{ClientId, OwnerIds, Resource};
 use crate::retry::RetryPolicy;
 use crate::signal::Signal;
 use crate::stats::Counters;
+use crate::store::Label;
 
 /// How many times the call timeout a listing may take.
 const LIST_CALLS: u32 = 100;
@@ -52,13 +53,6 @@ pub(crate) struct Settings {
     pub(crate) timeout: Duration,
     pub(crate) retry: RetryPolicy,
     pub(crate) counters: Arc<Counters>,
-}
-
-/// Which store a URL names, without credentials: the same in every process that spells the URL alike.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Label {
-    pub(crate) address: String,
-    pub(crate) prefix: String,
 }
 
 /// One client of a store, at work.

@@ -69,30 +69,6 @@ impl Pass for Guard {
     }
 }
 
-/// Its locker counts what is refused.
-#[cfg(feature = "blocking")]
-impl Pass for crate::blocking::Guard {
-    fn token(&self) -> Token {
-        Self::token(self)
-    }
-
-    fn refused(&self) {
-        self.note_stale();
-    }
-}
-
-/// Its locker counts what is refused.
-#[cfg(feature = "blocking")]
-impl Pass for crate::blocking::SendGuard {
-    fn token(&self) -> Token {
-        Self::token(self)
-    }
-
-    fn refused(&self) {
-        self.note_stale();
-    }
-}
-
 impl<P: Pass + ?Sized> Pass for &P {
     fn token(&self) -> Token {
         (**self).token()

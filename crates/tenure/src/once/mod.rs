@@ -31,6 +31,7 @@
 //! has been done by two. Records end by age ([`Ledger::keep`]).
 
 mod attempt;
+mod ddl;
 mod error;
 #[cfg(test)]
 mod golden;

@@ -7,11 +7,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::attempt::Done;
+use super::ddl::INDEX;
 use super::keep::{self, KEEP};
 use super::statements::{Over, Place, Taker, sweep};
 use super::{Begun, Key, Record};
 use crate::error::{Error, Fault, Result};
-use crate::fence::sql::{Dialect, INDEX, Identifier, Statement, number, token};
+use crate::fence::sql::{Dialect, Identifier, Statement, number, token};
 use crate::fence::{self, Pass, Stats, Tally};
 use crate::name::Token;
 

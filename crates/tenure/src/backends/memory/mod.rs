@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::BoxFuture;
 
 use self::slot::{Hold, Slot, Wake};
 use crate::backend::{
@@ -16,10 +15,10 @@ use crate::backend::{
     Reach, Released, Renewal, Safety, Scope, Server, State, Survival, Voter,
 };
 use crate::clock::{Clock, Instant};
-use crate::connect::{Address, Context};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::name::{ClientId, OwnerId, Resource, Token};
 use crate::signal::{Hub, Signal};
+use crate::store::{Address, Context, Opening, Scheme};
 
 const NAME: &str = "memory";
 static CAPABILITIES: Capabilities = Capabilities {
@@ -287,11 +286,13 @@ impl From<Arc<Memory>> for Opened {
     }
 }
 
+pub(crate) static SCHEMES: [Scheme; 1] = [Scheme::new(NAME, open).local().own_store()];
+
 /// Opens `memory:`.
-pub(crate) fn open(address: Address, context: Context) -> BoxFuture<'static, Result<Opened>> {
+fn open(address: Address, context: Context) -> Opening {
     Box::pin(async move {
-        if !address.rest.is_empty() {
-            return Err(Error::config("the memory: URL", "has an address", "memory:"));
+        if !address.place.is_empty() {
+            return Err(address.refuse("has an address", "memory:"));
         }
         Ok(Arc::new(Memory::new(context.client, context.clock)).into())
     })

@@ -26,7 +26,7 @@ use tokio::time::Instant as Timeout;
 use self::attempts::Attempts;
 use self::errands::{Call, Errands};
 use self::node::{Common, Node};
-pub(crate) use self::open::open;
+pub(crate) use self::open::SCHEMES;
 use self::roster::Roster;
 use self::rules::majority;
 use self::words::modes;
@@ -35,10 +35,10 @@ use crate::backend::{
     Scope, Standing, State, Survival, Voter,
 };
 use crate::clock::{Clock, Drift};
+use crate::error::TooFewNodes;
 use crate::error::{Error, Fault, Result, Source};
 use crate::name::Resource;
 use crate::signal::Signal;
-use crate::too_few::TooFewNodes;
 use async_trait::async_trait;
 
 const NAME: &str = "quorum";

@@ -14,9 +14,8 @@ use super::words::words;
 use super::{NAME, silent};
 use crate::backend::{Attempt, Claim, Member, Retry, Standing, Voter};
 use crate::clock::Clock;
-use crate::error::{Error, Fault, Result};
+use crate::error::{Error, Fault, NodeTrouble, Result};
 use crate::name::Token;
-use crate::too_few::NodeTrouble;
 
 /// Votes of one node that may be asked for at the same time. One that does not answer is not asked without end.
 const MOST_VOTES: usize = 10_000;

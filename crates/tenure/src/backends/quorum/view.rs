@@ -10,9 +10,8 @@ use super::node::Node;
 use super::rules::majority;
 use super::{Inner, NAME, later, silent};
 use crate::backend::{Broken, Holder, NodeReport, Scope, State, Voter};
-use crate::error::{Error, Fault, Result};
+use crate::error::{Error, Fault, NodeTrouble, Result};
 use crate::name::{OwnerId, Resource, Token};
-use crate::too_few::NodeTrouble;
 
 /// How much longer than for a vote is waited for what only people read.
 const PATIENCE: u32 = 10;

@@ -15,8 +15,8 @@ use super::connection::Connection;
 use super::slots::Address;
 use super::tls;
 use super::url::{Url, refuse};
-use crate::connect::Options;
 use crate::error::Result;
+use crate::store::Options;
 
 /// Who we are to a server, and how it is reached. Clones share nothing secret but memory.
 #[derive(Clone)]

@@ -1,17 +1,10 @@
-//! What servers say and keep, made up by a machine. See `crate::fuzz`.
+//! What servers say and keep, made up by a machine. See the module `fuzz`.
 
-#[cfg(feature = "once")]
-mod fences;
 mod replies;
 mod server;
 
 use std::time::Duration;
 
-#[cfg(feature = "once")]
-use redis::Value;
-
-#[cfg(feature = "once")]
-pub(crate) use self::fences::fences;
 pub(crate) use self::replies::{replies, sentinels};
 use super::dial::Dial;
 use super::frames::Frames;
@@ -23,25 +16,27 @@ use super::reserved::refuse_reserved;
 use super::shared::Shared;
 use super::slots::{Address, ranges, redirected, slot_of, slot_of_name};
 use super::url::Url;
-use crate::connect::Options;
 use crate::error::Result;
 use crate::name::{ClientId, OwnerId, Resource};
+use crate::secret::CANARY;
+use crate::store;
 
 /// Reads what stands in a URL, up to where a connection would be made. Files are not opened.
-pub(crate) fn options(scheme: &'static str, rest: &str, mut options: Options) -> Result<()> {
+pub(crate) fn options(address: store::Address) -> Result<()> {
+    let store::Address { scheme, place, credentials, mut options } = address;
     if ["ca", "cert", "key", "pass_file", "sentinel_pass_file"].iter().any(|option| options.take(option).is_some()) {
         return Ok(());
     }
     token_idle(&mut options)?;
     sync(&mut options, Duration::from_secs(3))?;
     if scheme == "redis+unix" {
-        return unix(scheme, rest, &mut options).map(drop);
+        return unix(scheme, &place, &mut options).map(drop);
     }
-    let url = Url::parse(scheme, rest, if scheme.ends_with("+sentinel") { SENTINEL_PORT } else { PORT })?;
+    let url = Url::parse(scheme, &place, credentials.as_ref(), if scheme.ends_with("+sentinel") { SENTINEL_PORT } else { PORT })?;
     assert!(!url.hosts.is_empty() && url.hosts.iter().all(|(host, port)| !host.is_empty() && *port != 0));
     let dial = Dial::new(scheme, &url, &mut options)?;
     let shown = format!("{dial:?}");
-    assert!(!shown.contains(crate::fuzz::SECRET), "{shown}");
+    assert!(!shown.contains(CANARY), "{shown}");
     if scheme.ends_with("+sentinel") {
         return Ok(());
     }
@@ -137,10 +132,4 @@ pub(crate) fn frames(data: &[u8]) {
     if let Err(error) = reads(end) {
         assert!(!error.is_io_error(), "{error} after {end}");
     }
-}
-
-/// What a server could have said, if it is one whole answer.
-#[cfg(feature = "once")]
-fn value(data: &[u8]) -> Option<Value> {
-    redis::parse_redis_value(data).ok()
 }

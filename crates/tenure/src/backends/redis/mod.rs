@@ -52,7 +52,7 @@ use self::fault::NAME;
 use self::keys::Layout;
 use self::known::KnownClients;
 use self::link::Answer;
-pub(crate) use self::open::open;
+pub(crate) use self::open::SCHEMES;
 use self::question::{Question, by_hash};
 use self::replicas::Sync;
 use self::reply::unexpected;

@@ -4,8 +4,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
-
 use super::Redis;
 use super::cluster::Cluster;
 use super::dial::{Dial, Server};
@@ -21,10 +19,10 @@ use super::slots::Address;
 use super::url::{Url, refuse};
 use crate::backend::{Leases, Opened};
 use crate::clock::Instant;
-use crate::connect::{self, Context, Options, decode};
 use crate::duration;
 use crate::error::{Error, Result};
 use crate::secret;
+use crate::store::{self, Context, Credentials, Opening, Options, Scheme, decode, of_option};
 
 /// How long a token outlives its last use: names that are locked once do not fill the server.
 const TOKEN_IDLE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -32,10 +30,27 @@ const TOKEN_IDLE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 pub(super) const PORT: u16 = 6379;
 pub(super) const SENTINEL_PORT: u16 = 26379;
 
+/// With the options of every scheme of Redis, and with them those of one scheme.
+macro_rules! scheme {
+    ($name:literal $($own:literal)*) => {
+        Scheme::new($name, open).options(&["layout", "semaphore", "token_ttl", "wake", "sync", "sync_timeout", "pass_file", $($own),*])
+    };
+}
+
+pub(crate) static SCHEMES: [Scheme; 7] = [
+    scheme!("redis"),
+    scheme!("redis+unix" "user").local().place(&["db"]).secrets(&["pass"]),
+    scheme!("redis+sentinel" "sentinel_user" "sentinel_pass_file").secrets(&["sentinel_pass"]).fails_over(),
+    scheme!("redis+cluster" "sharded").fails_over(),
+    scheme!("rediss" "ca" "cert" "key"),
+    scheme!("rediss+sentinel" "sentinel_user" "sentinel_pass_file" "ca" "cert" "key").secrets(&["sentinel_pass"]).fails_over(),
+    scheme!("rediss+cluster" "sharded" "ca" "cert" "key").fails_over(),
+];
+
 /// Opens all schemes of Redis.
-pub(crate) fn open(address: connect::Address, context: Context) -> BoxFuture<'static, Result<Opened>> {
+pub(super) fn open(address: store::Address, context: Context) -> Opening {
     Box::pin(async move {
-        let connect::Address { scheme, rest, mut options } = address;
+        let store::Address { scheme, place, credentials, mut options } = address;
         let layout = options.one_of("layout", &[("redisson", Layout::Redisson), ("plain", Layout::Plain)])?;
         let layout = layout.unwrap_or(Layout::Redisson);
         let token_idle = token_idle(&mut options)?.as_millis().to_string();
@@ -45,7 +60,7 @@ pub(crate) fn open(address: connect::Address, context: Context) -> BoxFuture<'st
         let sync = sync(&mut options, context.timeout)?;
         let shared = Shared::new(context.timeout, layout, wanted);
         let fails_over = scheme.contains("sentinel") || scheme.contains("cluster");
-        let route = route(scheme, &rest, &mut options, &shared).await?;
+        let route = route(scheme, &place, credentials.as_ref(), &mut options, &shared).await?;
         let router = Router::new(route, shared);
         let wake = router.wake().await?;
         let scripts = Scripts::of(layout);
@@ -72,13 +87,19 @@ pub(crate) fn open(address: connect::Address, context: Context) -> BoxFuture<'st
     })
 }
 
-async fn route(scheme: &'static str, rest: &str, options: &mut Options, shared: &Arc<Shared>) -> Result<Arc<dyn Route>> {
+async fn route(
+    scheme: &'static str,
+    place: &str,
+    credentials: Option<&Credentials>,
+    options: &mut Options,
+    shared: &Arc<Shared>,
+) -> Result<Arc<dyn Route>> {
     let one = |place| Arc::new(One(Link::new(place, shared)));
     if scheme == "redis+unix" {
-        return Ok(one(Place::Fixed(unix(scheme, rest, options)?)));
+        return Ok(one(Place::Fixed(unix(scheme, place, options)?)));
     }
     let sentinel = scheme.ends_with("+sentinel");
-    let mut url = Url::parse(scheme, rest, if sentinel { SENTINEL_PORT } else { PORT })?;
+    let mut url = Url::parse(scheme, place, credentials, if sentinel { SENTINEL_PORT } else { PORT })?;
     url.pass = password(url.pass, "pass_file", options)?;
     let dial = Dial::new(scheme, &url, options)?;
     if sentinel {
@@ -122,8 +143,8 @@ async fn route(scheme: &'static str, rest: &str, options: &mut Options, shared: 
 }
 
 /// A unix socket has no place in its URL for a login or a database: they are options.
-pub(super) fn unix(scheme: &'static str, rest: &str, options: &mut Options) -> Result<Server> {
-    let path = rest.strip_prefix("//").unwrap_or(rest);
+pub(super) fn unix(scheme: &'static str, place: &str, options: &mut Options) -> Result<Server> {
+    let path = place.strip_prefix("//").unwrap_or(place);
     let path = decode(path).filter(|path| path.starts_with('/')).ok_or_else(|| refuse(scheme, "names no socket"))?;
     let nowhere: Address = (String::new(), 0);
     let pass = password(options.take("pass"), "pass_file", options)?;
@@ -143,7 +164,7 @@ fn password(given: Option<String>, option: &str, options: &mut Options) -> Resul
     if std::fs::metadata(&file).is_ok_and(|meta| !meta.is_file()) {
         return Err(Error::config(format!("the option {option:?}"), "names something that is no file", "a file"));
     }
-    let secret = secret::read(&file).map_err(|e| connect::of_option(option, e))?;
+    let secret = secret::read(&file).map_err(|e| of_option(option, e))?;
     if secret.is_exposed() {
         tracing::warn!(option, "every user may read the file of a password");
     }
@@ -154,7 +175,7 @@ pub(super) fn token_idle(options: &mut Options) -> Result<Duration> {
     match options.take("token_ttl").as_deref() {
         None => Ok(TOKEN_IDLE),
         Some("never") => Ok(Duration::ZERO),
-        Some(text) => match duration::parse(text).map_err(|e| connect::of_option("token_ttl", e))? {
+        Some(text) => match duration::parse(text).map_err(|e| of_option("token_ttl", e))? {
             d if d < Leases::ANY.longest => {
                 let problem = "could let a token go back under a hold";
                 Err(Error::config("the option \"token_ttl\"", problem, "24h or more, or never"))

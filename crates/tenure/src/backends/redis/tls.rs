@@ -11,8 +11,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::connect::Options;
 use crate::error::{Error, Result};
+use crate::store::Options;
 
 /// Reads whom to trust instead of the system's authorities (`ca`), and who we are to the server (`cert`, `key`).
 pub(super) fn configure(options: &mut Options) -> Result<Arc<ClientConfig>> {

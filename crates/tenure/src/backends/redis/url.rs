@@ -1,7 +1,7 @@
 //! Redis URLs: which servers, who logs in, what the path names. Errors here never show the URL: it may hold a password.
 
-use crate::connect::decode;
 use crate::error::{Error, Result};
+use crate::store::{Credentials, decode};
 
 /// What stands between the scheme and the options.
 pub(super) struct Url {
@@ -25,25 +25,18 @@ pub(super) fn refuse(scheme: &str, problem: impl Into<String>) -> Error {
 }
 
 impl Url {
-    /// Reads `//[user:password@]host[:port],…[/path]`.
-    pub(super) fn parse(scheme: &str, rest: &str, default_port: u16) -> Result<Self> {
+    /// Reads `//host[:port],…[/path]`, of which the credentials have been taken off.
+    pub(super) fn parse(scheme: &str, place: &str, credentials: Option<&Credentials>, default_port: u16) -> Result<Self> {
         let refuse = |problem: &str| refuse(scheme, problem);
         let text = |part: &str| decode(part).ok_or_else(|| refuse("is not UTF-8"));
-        if rest.contains('#') {
-            return Err(refuse("has a fragment (TLS is always verified)"));
-        }
-        let rest = rest.strip_prefix("//").ok_or_else(|| refuse("has no host"))?;
-        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let (login, hosts) = authority.rsplit_once('@').map_or((None, authority), |(login, hosts)| (Some(login), hosts));
-        let (user, pass) = match login.map(|login| login.split_once(':').unwrap_or((login, ""))) {
-            Some((user, pass)) => (Some(text(user)?), Some(text(pass)?)),
-            None => (None, None),
-        };
+        let rest = place.strip_prefix("//").ok_or_else(|| refuse("has no host"))?;
+        let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
         let hosts =
             hosts.split(',').map(|host| address(host, default_port).ok_or_else(|| refuse("has a host that cannot be read")));
         let path = path.split('/').filter(|part| !part.is_empty()).map(text).collect::<Result<_>>()?;
-        let given = |text: &String| !text.is_empty();
-        Ok(Self { user: user.filter(given), pass: pass.filter(given), hosts: hosts.collect::<Result<_>>()?, path })
+        let user = credentials.and_then(Credentials::user).map(str::to_owned);
+        let pass = credentials.and_then(Credentials::password).map(|password| password.text().to_owned());
+        Ok(Self { user, pass, hosts: hosts.collect::<Result<_>>()?, path })
     }
 }
 
@@ -66,33 +59,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_ports_logins_and_paths_are_told_apart() {
-        let url = Url::parse("redis+sentinel", "//us%40er:p%3Aw@h1,h2:7,[::1]:8,[fe80::1]/my%2Fmaster/3", 26379).expect("good");
+    fn hosts_ports_and_paths_are_told_apart() {
+        let url = Url::parse("redis+sentinel", "//h1,h2:7,[::1]:8,[fe80::1]/my%2Fmaster/3", None, 26379).expect("good");
         let host = |name: &str, port| (name.to_owned(), port);
         assert_eq!(url.hosts, [host("h1", 26379), host("h2", 7), host("::1", 8), host("fe80::1", 26379)]);
-        assert_eq!((url.user.as_deref(), url.pass.as_deref()), (Some("us@er"), Some("p:w")));
         assert_eq!(url.path, ["my/master", "3"]);
-        let url = Url::parse("redis", "//:secret@host", 6379).expect("good");
-        assert_eq!((url.user, url.pass.as_deref(), url.path.len()), (None, Some("secret"), 0));
     }
 
     #[test]
     fn what_cannot_be_read_is_refused_without_being_shown() {
-        for bad in [
-            "",
-            "host",
-            "//",
-            "//h:port",
-            "//h:0",
-            "//h:70000",
-            "//h1,,h2",
-            "//u:canary@",
-            "//h%ff",
-            "//[::1",
-            "//[::1]x",
-            "//h#insecure",
-        ] {
-            let error = Url::parse("redis", bad, 6379).err().unwrap_or_else(|| panic!("{bad} was taken"));
+        for bad in ["", "host", "//", "//h:port", "//h:0", "//h:70000", "//h1,,h2", "//canary:", "//h%ff", "//[::1", "//[::1]x"] {
+            let error = Url::parse("redis", bad, None, 6379).err().unwrap_or_else(|| panic!("{bad} was taken"));
             assert!(!error.to_string().contains("canary"), "{error}");
         }
     }

@@ -1,8 +1,8 @@
-//! What stands in pipes and URLs, made up by a machine. See `crate::fuzz`.
+//! What stands in pipes and URLs, made up by a machine. See the module `fuzz`.
 
 use super::message::Message;
-use crate::connect::Options;
 use crate::error::Result;
+use crate::store::Options;
 
 /// Reads what a URL says of its file, which is not opened.
 pub(crate) fn options(rest: &str, mut options: Options) -> Result<()> {

@@ -48,7 +48,6 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -62,11 +61,11 @@ use crate::backend::{
     Attempt, Backend, Broken, Capabilities, Claim, Leases, Losses, Modes, Opened, Pushes, Reach, Released, Renewal, Safety,
     Scope, Server, State, Survival, Voter,
 };
-use crate::connect::{Address, Context};
 use crate::error::{Error, Fault, Result};
 use crate::lifeline::Lifeline;
 use crate::name::{Resource, Token};
 use crate::signal::{Hub, Signal};
+use crate::store::{Address, Context, Opening, Scheme};
 
 static CAPABILITIES: Capabilities = Capabilities {
     backend: NAME,
@@ -195,8 +194,10 @@ impl Voter for Sqlite {
     }
 }
 
+pub(crate) static SCHEMES: [Scheme; 1] = [Scheme::new(NAME, open).local().options(&["share", "filesystem"])];
+
 /// Opens `sqlite:`. All that blocks happens on the client's own thread.
-pub(crate) fn open(address: Address, context: Context) -> BoxFuture<'static, Result<Opened>> {
+fn open(address: Address, context: Context) -> Opening {
     Box::pin(async move {
         let watches = Watches::default();
         let hub = Hub::with_on_last({

@@ -10,8 +10,8 @@ use super::fault::io_error;
 use super::place::{check_directories, closed};
 use super::resolve::{Resolved, resolve};
 use super::trust::Sharing;
-use crate::connect::{Options, decode};
 use crate::error::{Error, Result};
+use crate::store::{Options, decode};
 
 /// What a URL says of its file.
 #[derive(Debug, Clone)]

@@ -21,10 +21,10 @@ use super::place::Place;
 use super::terms::Terms;
 use super::verbs::{Answer, Me, Verbs};
 use crate::clock::Instant;
-use crate::connect::{Address, Context};
 use crate::error::{Error, Result};
 use crate::lifeline::Lifeline;
 use crate::name::ClientId;
+use crate::store::{Address, Context};
 
 /// The most calls in one transaction: others wait for its end.
 const BATCH: usize = 64;
@@ -105,7 +105,7 @@ impl Worker {
         // A little less than the engine waits, so that its answer says why.
         let patience = context.timeout - context.timeout / 10;
         let boot = boot::id()?;
-        let terms = Terms::read(&address.rest, &mut address.options)?;
+        let terms = Terms::read(&address.place, &mut address.options)?;
         let boots = Boots::new(boot.clone());
         let database = open_database(&terms, patience, &boots)?;
         let Context { client, clock, .. } = context;

@@ -41,8 +41,6 @@ use std::str::FromStr;
 
 pub use ddl::Ddl;
 #[cfg(feature = "once")]
-pub(crate) use ddl::INDEX;
-#[cfg(feature = "once")]
 pub(crate) use fragment::Writer;
 pub(crate) use identifier::Identifier;
 pub use table::FenceTable;

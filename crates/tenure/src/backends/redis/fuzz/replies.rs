@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use super::server::{Socket, at, dial, run};
 use crate::backend::{Attempt, Claim, Client, Mode, Queue, Renewal, Retry, Scope, State, Voter};
+use crate::backends::redis::SCHEMES;
 use crate::backends::redis::sentinel::Sentinels;
 use crate::clock::{Clock, Drift};
-use crate::connect::{self, Context};
 use crate::error::Result;
-use crate::fuzz::SECRET;
 use crate::name::{ClientId, OwnerId, Resource, Token};
+use crate::secret::CANARY;
+use crate::store::{Context, Registry, Target};
 
 const LEASE: Duration = Duration::from_secs(30);
 /// Much longer than anything takes here.
@@ -37,7 +38,7 @@ pub(crate) fn replies(data: &[u8]) {
     run(async {
         let socket = Socket::new();
         let url = format!(
-            "redis+unix://{}?user=u&pass={SECRET}{}{}{}{}",
+            "//{}?user=u&pass={CANARY}{}{}{}{}",
             socket.path.display(),
             if flag(0) { "&layout=plain" } else { "" },
             if flag(1) { "&wake=pubsub" } else { "" },
@@ -45,10 +46,11 @@ pub(crate) fn replies(data: &[u8]) {
             if flag(3) { "&sync=1" } else { "" },
         );
         let asks = async {
-            let target = connect::parse(&url).expect("a good URL");
-            let store = connect::open(target, context()).await?;
+            let unix = SCHEMES.iter().find(|scheme| scheme.name == "redis+unix").expect("a scheme");
+            let target = Target::read(unix, &url).expect("a good URL");
+            let store = (unix.open)(target.address, context()).await?;
             let shown = format!("{store:?}");
-            assert!(!shown.contains(SECRET), "{shown}");
+            assert!(!shown.contains(CANARY), "{shown}");
             let store = store.voter().expect("one server has a vote");
             ask(&**store, *verb, mode, flag(4), flag(5)).await
         };
@@ -58,19 +60,20 @@ pub(crate) fn replies(data: &[u8]) {
         };
         if let Err(error) = outcome {
             let shown = format!("{error} {error:?}");
-            assert!(contains_secret(script) || !shown.contains(SECRET), "{shown}");
+            assert!(contains_secret(script) || !shown.contains(CANARY), "{shown}");
         }
     });
 }
 
 /// What a server knows it may say.
 fn contains_secret(script: &[u8]) -> bool {
-    script.windows(SECRET.len()).any(|window| window == SECRET.as_bytes())
+    script.windows(CANARY.len()).any(|window| window == CANARY.as_bytes())
 }
 
 fn context() -> Context {
     let client = Client { id: client_id(), about: "fuzz".into() };
-    Context { client, clock: Clock::system(), timeout: TIMEOUT, lease: LEASE, drift: Drift::DEFAULT, prefix: String::new() }
+    let (clock, drift, prefix, registry) = (Clock::system(), Drift::DEFAULT, String::new(), Registry::NONE);
+    Context { client, clock, timeout: TIMEOUT, lease: LEASE, drift, prefix, registry }
 }
 
 fn client_id() -> ClientId {
@@ -174,7 +177,7 @@ pub(crate) fn sentinels(data: &[u8]) {
         };
         if let Err(error) = address {
             let shown = format!("{error} {error:?}");
-            assert!(contains_secret(data) || !shown.contains(SECRET), "{shown}");
+            assert!(contains_secret(data) || !shown.contains(CANARY), "{shown}");
         }
     });
 }

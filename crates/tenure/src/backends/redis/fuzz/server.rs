@@ -9,8 +9,8 @@ use tokio::net::{UnixListener, UnixStream};
 
 use crate::backends::redis::dial::{Dial, Server};
 use crate::backends::redis::url::Url;
-use crate::connect;
-use crate::fuzz::SECRET;
+use crate::secret::CANARY;
+use crate::store::Options;
 
 /// Ends one answer and begins the next. No answer of a server has it where text is expected.
 const NEXT: u8 = 0xfe;
@@ -30,9 +30,9 @@ pub(super) fn at(path: PathBuf) -> Server {
 }
 
 pub(super) fn dial() -> Dial {
-    let url = Url::parse("redis", &format!("//u:{SECRET}@h"), 1).expect("a URL");
-    let mut target = connect::parse("redis://h").expect("a URL");
-    Dial::new("redis", &url, &mut target.options).expect("no certificates")
+    let (user, pass) = (Some("u".to_owned()), Some(CANARY.to_owned()));
+    let url = Url { user, pass, ..Url::parse("redis", "//h", None, 1).expect("a URL") };
+    Dial::new("redis", &url, &mut Options::default()).expect("no certificates")
 }
 
 /// Listens at a socket of its own, which is gone with it.

@@ -1,11 +1,13 @@
 //! [`Locker`]: one client of a store, and the factory of all primitives.
 
+mod builder;
+
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+pub use self::builder::Builder;
 use crate::backend::{Capabilities, State};
-use crate::builder::Builder;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::name::{ClientId, Resource};

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
+use super::Locker;
 use crate::backend::{Claim, Client, Leases, Opened};
 use crate::clock::{Clock, Drift};
 use crate::connect;
 use crate::engine::background;
-use crate::engine::{Engine, Label, Settings};
+use crate::engine::{Engine, Settings};
 use crate::error::{Error, Result};
-use crate::locker::Locker;
 use crate::name::ClientId;
 use crate::retry::RetryPolicy;
+use crate::store::{self, Label};
 
 /// Options of a [`Locker`]. The same options can stand in the URL; the URL wins.
 #[derive(Debug, Clone)]
@@ -96,24 +97,25 @@ impl Builder {
     /// Safe: nothing is locked yet.
     pub async fn connect(mut self, url: &str) -> Result<Locker> {
         let mut target = connect::parse(url)?;
-        self.label = connect::label(&target);
+        self.label = target.label.take();
         self.check()?;
-        if let Some(lease) = target.options.duration("lease")? {
+        if let Some(lease) = target.address.options.duration("lease")? {
             self.lease = lease;
-            self.check().map_err(|e| connect::of_option("lease", e))?;
+            self.check().map_err(|e| store::of_option("lease", e))?;
         }
-        if let Some(timeout) = target.options.duration("timeout")? {
+        if let Some(timeout) = target.address.options.duration("timeout")? {
             self.timeout = timeout;
-            self.check().map_err(|e| connect::of_option("timeout", e))?;
+            self.check().map_err(|e| store::of_option("timeout", e))?;
         }
         let client = self.client()?;
         // A store of its own, unlike every other.
-        let own = || Label { address: format!("{url}{}", client.id), prefix: String::new() };
+        let own = || Label { address: format!("{}:{}", target.scheme.name, client.id), prefix: String::new() };
         self.label = self.label.or_else(|| Some(own()));
         let runtime = self.runtime.clone().map_or_else(background::handle, Ok)?;
         let Self { timeout, lease, drift, .. } = self;
         let (clock, prefix) = (self.clock.clone(), String::new());
-        let context = connect::Context { client: client.clone(), clock, timeout, lease, drift, prefix };
+        let registry = connect::REGISTRY;
+        let context = store::Context { client: client.clone(), clock, timeout, lease, drift, prefix, registry };
         let opened = runtime.spawn(async move { connect::open(target, context).await }).await.unwrap_or(Err(Error::Closed))?;
         self.build(opened, client.id, runtime)
     }

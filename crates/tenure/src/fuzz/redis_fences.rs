@@ -6,7 +6,6 @@ use futures_util::FutureExt;
 use redis::aio::ConnectionLike;
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisFuture, Value};
 
-use super::value;
 use crate::fence::marks::Marks;
 use crate::fence::redis::{RedisFence, RedisMarks};
 use crate::name::Token;
@@ -33,10 +32,11 @@ impl ConnectionLike for Parrot {
 
 /// Whoever is let through has the largest token, and tokens are those that stores hand out.
 pub(crate) fn fences(data: &[u8]) {
-    let Some(answer) = value(data) else { return };
+    let Ok(answer) = redis::parse_redis_value(data) else { return };
     let (connection, mine) = (Parrot(answer), Token::new(7));
     let sound = |token: Token| assert!(i64::try_from(token.get()).is_ok(), "{token}");
-    super::server::run(async {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
         let fence = RedisFence::new(connection.clone());
         let _written: Result<(), _> = fence.set("k", "v", &mine).await;
         let _deleted: Result<bool, _> = fence.delete("k", &mine).await;

@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-use crate::error::{Fault, Source};
+use super::{Fault, Source};
 
 /// Too few nodes of a quorum agree, and what each of them said.
 #[derive(Debug, Clone)]

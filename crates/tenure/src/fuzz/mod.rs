@@ -6,6 +6,8 @@
 #[cfg(feature = "http")]
 mod http;
 mod names;
+#[cfg(all(feature = "once", feature = "redis"))]
+mod redis_fences;
 mod sql;
 mod url;
 
@@ -35,7 +37,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     #[cfg(feature = "redis")]
     ("redis_key", crate::backends::redis::fuzz::keys),
     #[cfg(all(feature = "once", feature = "redis"))]
-    ("redis_fence", crate::backends::redis::fuzz::fences),
+    ("redis_fence", redis_fences::fences),
 ];
 
 /// The target of this name.
@@ -43,9 +45,6 @@ pub const TARGETS: &[(&str, Target)] = &[
 pub fn target(name: &str) -> Option<Target> {
     TARGETS.iter().find(|(known, _)| *known == name).map(|(_, target)| *target)
 }
-
-/// What stands for a secret in what is fed: wherever it is one, nothing may show it.
-pub(crate) const SECRET: &str = "hunter2";
 
 #[cfg(test)]
 mod tests {
