@@ -12,6 +12,8 @@ use crate::cmd::lab::words::{Check, Lock};
 
 /// Longer than the story: nobody learns of the loss before it is over.
 const LEASE: Duration = Duration::from_secs(30);
+/// With tracking the server would tell A at once. This is about a holder that has not heard.
+const UNTOLD: &str = "wake=pubsub";
 const PATIENCE: Duration = Duration::from_secs(10);
 const COUNTER: &str = "token:stock:1001";
 
@@ -49,7 +51,7 @@ fn compare_and_set(stage: &Stage) -> Played<Outcome> {
 }
 
 fn raised(stage: &Stage) -> Played<Outcome> {
-    let ([mut a, mut b], both) = both_have_looked(stage, Check::BeforeTheRead, |server| tenure(server.url(""), LEASE))?;
+    let ([mut a, mut b], both) = both_have_looked(stage, Check::BeforeTheRead, |server| tenure(server.url(UNTOLD), LEASE))?;
     let (a_sold, b_sold) = (a.sell()?, b.sell()?);
     let sales = stage.sales()?;
     Ok(Outcome::new("from B's look on, A is refused: what B has seen is still so when it writes")
@@ -60,7 +62,7 @@ fn raised(stage: &Stage) -> Played<Outcome> {
 
 fn raised_and_compared(stage: &Stage) -> Played<Outcome> {
     let check = Check::BeforeTheReadAndLease;
-    let ([mut a, mut b], both) = both_have_looked(stage, check, |server| tenure(server.url(""), LEASE))?;
+    let ([mut a, mut b], both) = both_have_looked(stage, check, |server| tenure(server.url(UNTOLD), LEASE))?;
     let (a_sold, b_sold) = (a.sell()?, b.sell()?);
     stage.work(SALE);
     b.did("has another step that saw the same unit");
