@@ -132,16 +132,15 @@ impl Hub {
 
     /// Wakes the listeners of a key.
     pub fn fire(&self, key: &str) {
-        if let Some(topic) = self.topics().get(key) {
-            topic.version.send_modify(|v| *v = v.wrapping_add(1));
-        }
+        // Not under the lock: whoever is woken may drop a signal, which takes it.
+        let version = self.topics().get(key).map(|topic| topic.version.clone());
+        version.iter().for_each(|version| version.send_modify(|v| *v = v.wrapping_add(1)));
     }
 
     /// Wakes everybody: after a reconnect nobody knows what was missed.
     pub fn fire_all(&self) {
-        for topic in self.topics().values() {
-            topic.version.send_modify(|v| *v = v.wrapping_add(1));
-        }
+        let versions: Vec<_> = self.topics().values().map(|topic| topic.version.clone()).collect();
+        versions.iter().for_each(|version| version.send_modify(|v| *v = v.wrapping_add(1)));
     }
 
     /// The keys that somebody listens to.

@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
+use tokio::sync::Notify;
 
 use crate::error::{Error, Result};
 
@@ -32,6 +33,8 @@ pub(crate) struct Background(Arc<Inner>);
 struct Inner {
     runtime: Handle,
     ended: AtomicBool,
+    /// Tells those who wait that there is nothing to wait for any more.
+    closing: Notify,
     pace: Pace,
 }
 
@@ -53,7 +56,7 @@ struct Pace {
 
 impl Background {
     pub(crate) fn new(runtime: Handle) -> Self {
-        Self(Arc::new(Inner { runtime, ended: AtomicBool::new(false), pace: Pace::default() }))
+        Self(Arc::new(Inner { runtime, ended: AtomicBool::new(false), closing: Notify::new(), pace: Pace::default() }))
     }
 
     pub(crate) fn handle(&self) -> &Handle {
@@ -74,16 +77,21 @@ impl Background {
     /// A call is about to wait for its answer, with a time limit.
     pub(crate) fn begin_wait(&self) {
         let Pace { beats, called } = &self.0.pace;
-        if !called.swap(true, Ordering::Relaxed) && !beats.swap(true, Ordering::AcqRel) {
+        if !called.swap(true, Ordering::SeqCst) && !beats.swap(true, Ordering::SeqCst) {
             let inner = Arc::downgrade(&self.0);
             self.spawn(async move {
                 let mut idle = 0;
                 while idle < IDLE_BEATS {
                     tokio::time::sleep(BEAT).await;
                     let Some(inner) = inner.upgrade() else { return };
-                    idle = if inner.pace.called.swap(false, Ordering::Relaxed) { 0 } else { idle + 1 };
+                    let Pace { beats, called } = &inner.pace;
+                    idle = if called.swap(false, Ordering::AcqRel) { 0 } else { idle + 1 };
                     if idle == IDLE_BEATS {
-                        inner.pace.beats.store(false, Ordering::Release);
+                        beats.store(false, Ordering::SeqCst);
+                        // A call in this moment has found that it still beats.
+                        if called.load(Ordering::SeqCst) && !beats.swap(true, Ordering::SeqCst) {
+                            idle = 0;
+                        }
                     }
                 }
             });
@@ -93,6 +101,21 @@ impl Background {
     /// Notes that the runtime has ended under the locker: its timers must not be touched any more.
     pub(crate) fn end(&self) {
         self.0.ended.store(true, Ordering::Release);
+        self.0.closing.notify_waiters();
+    }
+
+    /// Tells those who wait that the locker closes.
+    pub(crate) fn close(&self) {
+        self.0.closing.notify_waiters();
+    }
+
+    /// Resolves when there is nothing to wait for any more.
+    pub(crate) async fn closing(&self, is_closed: impl Fn() -> bool) {
+        let mut closing = std::pin::pin!(self.0.closing.notified());
+        closing.as_mut().enable();
+        if !is_closed() && !self.has_ended() {
+            closing.await;
+        }
     }
 
     pub(crate) fn has_ended(&self) -> bool {

@@ -22,7 +22,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use self::acquire::{Patience, sleep_long};
 use self::background::Background;
@@ -65,8 +65,6 @@ pub(crate) struct Engine {
     pub(crate) keeper: Keeper,
     pub(crate) background: Background,
     closed: AtomicBool,
-    /// Tells those who wait that the locker closes.
-    closing: Notify,
     /// How closing ended, once it has: everybody who closes waits for it.
     ended: watch::Sender<Option<Result<()>>>,
     acquiring: UnderWay,
@@ -143,7 +141,6 @@ impl Engine {
             keeper,
             background,
             closed: AtomicBool::new(false),
-            closing: Notify::new(),
             ended: watch::Sender::new(None),
             acquiring: UnderWay::default(),
             label: None,
@@ -164,11 +161,7 @@ impl Engine {
 
     /// Resolves when the locker closes.
     async fn closing(&self) {
-        let mut closing = pin!(self.closing.notified());
-        closing.as_mut().enable();
-        if !self.is_closed() {
-            closing.await;
-        }
+        self.background.closing(|| self.is_closed()).await;
     }
 
     /// Sees a call of the backend to its end, driven by the caller. Dropped half-way, it goes on in the background.
@@ -255,7 +248,7 @@ impl Engine {
     pub(crate) async fn close(self: &Arc<Self>) -> Result<()> {
         let mut ended = self.ended.subscribe();
         if !self.closed.swap(true, Ordering::AcqRel) {
-            self.closing.notify_waiters();
+            self.background.close();
             let closing = Closing(Arc::clone(self));
             self.background.spawn(async move {
                 let Self { settings, acquiring, keeper, .. } = &*closing.0;

@@ -146,15 +146,17 @@ impl Turnstile {
             let arrival = lane.arrivals;
             let ask_by = Instant::now().checked_add(wait() / 2);
             lane.waiting.push_back(Waiter { terms: terms.clone(), arrival, ask_by, pass });
-            if let (Some(ask_by), Some((until, sooner))) = (ask_by, &mut lane.resting)
-                && ask_by < *until
-            {
-                *until = ask_by;
-                sooner.notify_one();
-            }
-            if let Some(came) = &lane.came {
-                came.notify_one();
-            }
+            let sooner = match (ask_by, &mut lane.resting) {
+                (Some(ask_by), Some((until, sooner))) if ask_by < *until => {
+                    *until = ask_by;
+                    Some(Arc::clone(sooner))
+                }
+                _ => None,
+            };
+            let came = lane.came.clone();
+            drop(lanes);
+            // Not under the lock: whoever is woken may drop what takes it.
+            sooner.into_iter().chain(came).for_each(|one| one.notify_one());
             return Entry::Later { arrival, pass: later };
         }
         let lane = lanes.begin(gate);

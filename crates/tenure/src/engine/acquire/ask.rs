@@ -4,7 +4,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::SemaphorePermit;
 use tracing::debug;
 
 use super::step::Event;
@@ -26,35 +25,33 @@ impl Contender {
     pub(super) async fn ask(&mut self, claim: &Claim, turn: &mut Option<Turn>) -> Event {
         let engine = Arc::clone(self.engine());
         let Settings { backend, clock, .. } = &engine.settings;
-        let sent = clock.now();
+        let calls = engine.keeper.calls();
+        let mut sent = clock.now();
+        let place = match calls.try_enter(sent) {
+            Some(place) => place,
+            None => {
+                let place = Box::pin(calls.wait(|| clock.now())).await;
+                // A question that nobody waits for is not asked: its grant would only have to be undone.
+                if self.is_stopped() {
+                    return Event::Stopped;
+                }
+                sent = clock.now();
+                place
+            }
+        };
         self.arrivals = turn.as_ref().map_or(0, Turn::arrivals);
         let mut call = backend.acquire(claim);
-        let place = engine.keeper.calls().try_enter();
-        let at_once = match &place {
-            Some(_) => at_once(&**backend, ACQUIRING, &mut call).await,
-            None => None,
-        };
-        let result = match at_once {
+        let result = match at_once(&**backend, ACQUIRING, &mut call).await {
             Some(result) => result,
             // Apart, so that the way of most is short.
-            None => Box::pin(self.answer_to(&engine, call, place)).await,
+            None => Box::pin(self.answer_to(&engine, call)).await,
         };
+        drop(place);
         self.heard(claim, turn, sent, result)
     }
 
-    async fn answer_to(
-        &mut self,
-        engine: &Engine,
-        call: Call<'_, Attempt>,
-        place: Option<SemaphorePermit<'_>>,
-    ) -> Result<Attempt> {
+    async fn answer_to(&mut self, engine: &Engine, call: Call<'_, Attempt>) -> Result<Attempt> {
         let Settings { backend, timeout, .. } = &engine.settings;
-        let call = async {
-            match place {
-                Some(_place) => call.await,
-                None => engine.keeper.calls().pass(call).await,
-            }
-        };
         let mut call = pin!(bounded(*timeout, &**backend, ACQUIRING, call));
         let mut result = None;
         if let Woken::Stop = self.unless_stopped(async { result = Some((&mut call).await) }).await {

@@ -94,7 +94,7 @@ impl Entry {
 /// What is due.
 #[derive(Debug, Default)]
 pub(super) struct Due {
-    pub(super) ended: Vec<(u64, LostReason)>,
+    pub(super) ended: Vec<(Arc<Hold>, LostReason)>,
     pub(super) renew: Vec<u64>,
 }
 
@@ -150,8 +150,15 @@ impl Book {
         next
     }
 
-    pub(super) fn get_mut(&mut self, owner: u64) -> Option<&mut Entry> {
-        self.entries.get_mut(&owner)
+    /// The present hold of an owner.
+    pub(super) fn hold(&self, owner: u64) -> Option<Arc<Hold>> {
+        self.entries.get(&owner).map(|entry| Arc::clone(&entry.hold))
+    }
+
+    /// Takes everything.
+    pub(super) fn drain(&mut self) -> Vec<Entry> {
+        self.schedule.clear();
+        self.entries.drain().map(|(_, entry)| entry).collect()
     }
 
     /// The entry of this very hold: under its owner there may be another one by now.
@@ -163,10 +170,6 @@ impl Book {
         let entry = self.entries.remove(&owner)?;
         self.schedule.remove(&(entry.due, owner));
         Some(entry)
-    }
-
-    pub(super) fn owners(&self) -> Vec<u64> {
-        self.entries.keys().copied().collect()
     }
 
     pub(super) fn claimants(&self) -> Vec<OwnerId> {
@@ -206,9 +209,9 @@ impl Book {
             let Some(entry) = self.entries.get(&owner) else { continue };
             // One that was given back meanwhile has its release under way.
             if now >= entry.until || entry.hold.is_lost() {
-                due.ended.push((owner, entry.hold.expiry_reason()));
+                due.ended.push((Arc::clone(&entry.hold), entry.hold.expiry_reason()));
             } else if entry.max_until().is_some_and(|max| now >= max) {
-                due.ended.push((owner, LostReason::MaxHold));
+                due.ended.push((Arc::clone(&entry.hold), LostReason::MaxHold));
             } else if entry.renewing || entry.hold.terms.fixed && entry.look.is_none() {
                 let ends = entry.ends();
                 self.schedule_at(owner, ends);

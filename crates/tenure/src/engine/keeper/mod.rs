@@ -20,7 +20,8 @@ use tracing::{debug, warn};
 use self::book::{Book, Entry};
 pub(crate) use self::release::Release;
 use self::task::Task;
-use self::window::Window;
+pub(super) use self::window::Place;
+use self::window::{Calls, Window};
 use crate::backend::{Claim, Losses, Pushes, Suspect};
 use crate::clock::Instant;
 use crate::engine::Settings;
@@ -52,7 +53,9 @@ struct Shared {
     book: Mutex<Book>,
     /// Wakes the task.
     wake: Arc<Notify>,
-    calls: Window,
+    /// Calls that callers drive, and releases in the background.
+    calls: Calls,
+    releases: Window,
     releasing: UnderWay,
 }
 
@@ -108,10 +111,17 @@ type Leftover = Option<Release>;
 impl Keeper {
     /// Starts the keeper's task.
     pub(crate) fn start(settings: Settings, background: &Background) -> Self {
-        let (wake, calls) = (Arc::new(Notify::new()), Window::of_calls());
-        let (book, releasing) = (Mutex::default(), UnderWay::default());
-        let shared =
-            Arc::new(Shared { settings: settings.clone(), background: background.clone(), book, wake, calls, releasing });
+        let (wake, releases) = (Arc::new(Notify::new()), Window::of_releases());
+        let (book, calls, releasing) = (Mutex::default(), Calls::default(), UnderWay::default());
+        let shared = Arc::new(Shared {
+            settings: settings.clone(),
+            background: background.clone(),
+            book,
+            wake,
+            calls,
+            releases,
+            releasing,
+        });
         let task = Task::new(settings, Arc::downgrade(&shared), Arc::clone(&shared.wake), background.clone());
         background.spawn(task.run());
         Self(shared)
@@ -160,9 +170,9 @@ impl Keeper {
         counters.released.up();
         debug!(name = ?hold.claim.resource, token = %hold.token, ?held_for, "released");
         if let Some((next, held)) = self.next_holder(entry, now) {
-            // The next one may have less time.
-            let (due, ends) = (entry.due(), entry.ends());
-            let wake = ends < due && book.schedule_at(hold.claim.owner.number, ends);
+            // The next one may have less time. Always: the keeper may have taken it off the schedule, to find it given back.
+            let due = entry.due().min(entry.ends());
+            let wake = book.schedule_at(hold.claim.owner.number, due);
             drop(book);
             if wake {
                 self.0.wake.notify_one();
@@ -202,10 +212,7 @@ impl Keeper {
 
     /// Takes note that the store has said that a hold is gone.
     pub(crate) fn ended(&self, hold: &Arc<Hold>) {
-        let is_kept = self.0.book().of(hold).is_some();
-        if is_kept {
-            self.lose(hold.claim.owner.number, LostReason::Revoked);
-        }
+        self.lose(hold, LostReason::Revoked);
     }
 
     /// Has holds renewed at once of which the store says that they may be gone.
@@ -229,8 +236,8 @@ impl Keeper {
         self.0.background.spawn(work);
     }
 
-    fn lose(&self, owner: u64, reason: LostReason) {
-        if let Some(leftover) = self.0.lose(owner, reason) {
+    fn lose(&self, hold: &Arc<Hold>, reason: LostReason) {
+        if let Some(leftover) = self.0.lose(hold, reason) {
             self.release_in_background(leftover);
         }
     }
@@ -239,7 +246,7 @@ impl Keeper {
         &self.0.background
     }
 
-    pub(super) fn calls(&self) -> &Window {
+    pub(super) fn calls(&self) -> &Calls {
         &self.0.calls
     }
 
@@ -249,16 +256,14 @@ impl Keeper {
 
     /// Ends and gives back everything; resolves when that is done or the time is up.
     pub(crate) async fn close(&self) {
-        let owners = {
+        let holds: Vec<Arc<Hold>> = {
             let mut book = self.0.book();
             book.closed = true;
-            book.owners()
+            book.holds().cloned().collect()
         };
-        for owner in owners {
-            self.lose(owner, LostReason::Closed);
-        }
+        holds.iter().for_each(|hold| self.lose(hold, LostReason::Closed));
         // Nothing is renewed any more that releases could be in the way of.
-        self.0.calls.open();
+        self.0.releases.open();
         self.0.wake.notify_one();
         // What is left then ends with its lease.
         drop(tokio::time::timeout(self.0.settings.timeout, self.0.releasing.idle()).await);
@@ -289,12 +294,14 @@ impl Shared {
         entry.turn.iter().for_each(Turn::over);
     }
 
-    fn lose(&self, owner: u64, reason: LostReason) -> Leftover {
+    /// Ends this very hold: under its owner there may be another one by now.
+    fn lose(&self, hold: &Arc<Hold>, reason: LostReason) -> Leftover {
+        // False if the guard has read the clock first, or was given back in this moment. Not under the book: those who are told
+        // may give back what they hold.
+        hold.lose(reason);
         let mut book = self.book();
-        let entry = book.get_mut(owner)?;
-        // False if the guard has read the clock first, or was given back in this moment.
-        entry.hold.lose(reason);
-        let given_back = entry.hold.is_released();
+        let entry = book.of(hold)?;
+        let given_back = hold.is_released();
         if given_back && reason != LostReason::Closed {
             // Its release is about to begin, and knows who waits for the answer. What is gone must not be handed over.
             if reason == LostReason::Revoked {
@@ -302,10 +309,10 @@ impl Shared {
             }
             return None;
         }
-        let entry = book.remove(owner)?;
+        let entry = book.remove(hold.claim.owner.number)?;
         drop(book);
         self.removed(&entry);
-        let Entry { hold, turn, .. } = entry;
+        let turn = entry.turn;
         let now = self.settings.clock.now();
         if given_back {
             return Some(Release::new(hold.claim.clone(), turn, now));

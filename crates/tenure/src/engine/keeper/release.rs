@@ -1,16 +1,15 @@
 //! Giving a hold back, however long the store takes to understand.
 
-use tokio::sync::SemaphorePermit;
 use tracing::debug;
 
-use super::Keeper;
+use super::{Keeper, Place};
 use crate::backend::{Claim, Released};
 use crate::clock::Instant;
 use crate::engine::Settings;
 use crate::engine::call::{Call, at_once, bounded};
 use crate::engine::driven::Desk;
 use crate::engine::turnstile::Turn;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lost::Lost;
 
 const DOING: &str = "releasing";
@@ -24,6 +23,20 @@ pub(crate) struct Release {
     /// What is told to the one who waits if the store knows of no such hold.
     lost: Option<Lost>,
     since: Instant,
+}
+
+/// Who drives a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    Caller,
+    /// Which sees it to its end.
+    Background,
+}
+
+/// What has come of the first try so far.
+enum Begun<'a> {
+    Failed(Error),
+    UnderWay(Call<'a, Released>, Option<Place<'a>>),
 }
 
 /// Counts a release for as long as it is under way.
@@ -52,27 +65,43 @@ impl Release {
     pub(crate) fn run(self, keeper: Keeper, desk: Option<Desk<Result<()>>>) -> impl Future<Output = ()> + Send + 'static {
         keeper.0.releasing.begin();
         let counted = Counted(keeper);
-        let mut release = self;
+        let (mut release, by) = (self, if desk.is_some() { By::Caller } else { By::Background });
         // Borrowed by what it does, and so not moved once it has begun.
         async move {
             let answer = |result| drop(desk.as_ref().and_then(|desk| desk.answer(result)));
-            release.tell(&counted.0, &answer).await;
+            release.tell(&counted.0, by, &answer).await;
         }
     }
 
-    async fn tell(&mut self, keeper: &Keeper, answer: &(dyn Fn(Result<()>) + Send + Sync)) {
+    async fn tell(&mut self, keeper: &Keeper, by: By, answer: &(dyn Fn(Result<()>) + Send + Sync)) {
         let backend = &keeper.settings().backend;
+        let place = match by {
+            By::Caller => keeper.calls().try_enter(self.since),
+            By::Background => None,
+        };
+        if place.is_none() {
+            return Box::pin(self.go_on_telling(keeper, by, None, answer)).await;
+        }
         let claim = self.claim.clone();
         let mut call = backend.release(&claim);
-        let place = keeper.calls().try_enter();
-        let at_once = match &place {
-            Some(_) => at_once(&**backend, DOING, &mut call).await,
-            None => None,
+        let begun = match at_once(&**backend, DOING, &mut call).await {
+            Some(Ok(released)) => return answer(self.told(released, true)),
+            Some(Err(e)) => Begun::Failed(e),
+            None => Begun::UnderWay(call, place),
         };
-        match at_once {
-            Some(Ok(released)) => answer(self.told(released, true)),
-            // Apart, so that the way of most is short.
-            first => Box::pin(self.go_on_telling(keeper, (first, call, place), answer)).await,
+        // Apart, so that the way of most is short.
+        Box::pin(self.go_on_telling(keeper, by, Some(begun), answer)).await;
+    }
+
+    /// One try, when it has a place.
+    async fn call(&self, keeper: &Keeper, by: By) -> Result<Released> {
+        let Settings { backend, clock, .. } = keeper.settings();
+        match by {
+            By::Background => keeper.0.releases.pass(backend.release(&self.claim)).await,
+            By::Caller => {
+                let _place = keeper.calls().wait(|| clock.now()).await;
+                backend.release(&self.claim).await
+            }
         }
     }
 
@@ -90,23 +119,19 @@ impl Release {
     async fn go_on_telling(
         &mut self,
         keeper: &Keeper,
-        (mut first, call, place): (Option<Result<Released>>, Call<'_, Released>, Option<SemaphorePermit<'_>>),
+        by: By,
+        mut begun: Option<Begun<'_>>,
         answer: &(dyn Fn(Result<()>) + Send + Sync),
     ) {
         let Settings { backend, clock, timeout, retry, .. } = keeper.settings();
         let (give_up, answer_by) = (self.since.after(self.claim.lease), self.since.after(*timeout));
         let mut failures = 0;
-        let mut begun = Some((call, place));
         loop {
-            // The wait for a place counts, too: however many there are, a try takes no longer than a call may.
-            let released = match (first.take(), begun.take()) {
-                (Some(first), _) => first,
-                (None, Some((call, Some(_place)))) => bounded(*timeout, &**backend, DOING, call).await,
-                (None, Some((call, None))) => bounded(*timeout, &**backend, DOING, keeper.calls().pass(call)).await,
-                (None, None) => {
-                    let call = keeper.calls().pass(backend.release(&self.claim));
-                    bounded(*timeout, &**backend, DOING, call).await
-                }
+            let released = match begun.take() {
+                Some(Begun::Failed(e)) => Err(e),
+                Some(Begun::UnderWay(call, _place)) => bounded(*timeout, &**backend, DOING, call).await,
+                // The wait for a place counts, too: however many there are, a try takes no longer than a call may.
+                None => bounded(*timeout, &**backend, DOING, self.call(keeper, by)).await,
             };
             match released {
                 Ok(released) => return answer(self.told(released, failures == 0)),

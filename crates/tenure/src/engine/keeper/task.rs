@@ -52,7 +52,9 @@ impl Task {
                 let Some(keeper) = self.keeper() else { return };
                 let mut book = keeper.0.book();
                 if book.closed {
-                    return;
+                    drop(book);
+                    // Renewals under way are not cut off: that could cost the releases their connection.
+                    return self.calls.detach_all();
                 }
                 book.next_look()
             };
@@ -78,7 +80,7 @@ impl Task {
         let Due { ended, renew } = book.due(now);
         let parts = book.by_part(renew, |claim| backend.partition(&claim.resource));
         drop(book);
-        ended.into_iter().for_each(|(owner, reason)| keeper.lose(owner, reason));
+        ended.iter().for_each(|(hold, reason)| keeper.lose(hold, *reason));
         self.windows.retain(|_, window| window.is_in_use());
         let batch = self.settings.backend.capabilities().batch.max(1);
         for (part, owners) in parts {
@@ -89,6 +91,9 @@ impl Task {
     fn renew(&mut self, keeper: &Keeper, part: (Urgency, u32), owners: &[u64]) {
         let now = self.settings.clock.now();
         let batch = keeper.0.book().begin_renewal(owners, self.settings.timeout, now);
+        if batch.claims.is_empty() {
+            return;
+        }
         let window = self.windows.entry(part).or_insert_with(Window::of_renewals).clone();
         let Settings { backend, clock, .. } = self.settings.clone();
         self.calls.spawn(async move {
@@ -96,7 +101,7 @@ impl Task {
                 let sent = clock.now();
                 (sent, bounded(batch.timeout, &*backend, "renewing", backend.renew(&batch.claims)).await)
             };
-            let (sent, result) = window.pass_urgent(call).await;
+            let (sent, result) = window.pass(call).await;
             Renewed { owners: batch.owners, sent, result }
         });
     }
@@ -121,28 +126,36 @@ impl Task {
     }
 
     fn extended(&self, keeper: &Keeper, (owner, mode): (u64, Mode), until: Instant, due: Instant) {
-        let now = self.settings.clock.now();
-        let mut book = keeper.0.book();
-        let Some(entry) = book.end_renewal(owner, mode) else { return };
-        // A fixed lease was only looked at.
-        let until = if entry.hold.terms.fixed { entry.until } else { until };
-        // A hold that was given back meanwhile has its release under way; only a loss is an end here.
-        if !entry.hold.extend(until) && !entry.hold.is_released() {
-            let reason = entry.hold.expiry_reason();
-            drop(book);
-            return keeper.lose(owner, reason);
+        if keeper.0.book().end_renewal(owner, mode).is_none() {
+            return;
         }
-        entry.until = entry.until.max(until);
-        entry.failures = 0;
-        self.settings.counters.renewed.up();
-        debug!(name = ?entry.hold.claim.resource, token = %entry.hold.token, "renewed");
-        book.after_renewal(owner, now, due);
+        let now = self.settings.clock.now();
+        // As often as it was handed over meanwhile.
+        loop {
+            let Some(hold) = keeper.0.book().hold(owner) else { return };
+            // A fixed lease was only looked at. A hold that was given back meanwhile has its release under way; only a loss is an
+            // end here. Not under the book: those who are told of it may give back what they hold.
+            let is_fixed = hold.terms.fixed;
+            let goes_on = if is_fixed { hold.is_valid() } else { hold.extend(until) };
+            if !goes_on && !hold.is_released() {
+                return keeper.lose(&hold, hold.expiry_reason());
+            }
+            let mut book = keeper.0.book();
+            let Some(entry) = book.of(&hold) else { continue };
+            if !is_fixed {
+                entry.until = entry.until.max(until);
+            }
+            entry.failures = 0;
+            self.settings.counters.renewed.up();
+            debug!(name = ?hold.claim.resource, token = %hold.token, "renewed");
+            return book.after_renewal(owner, now, due);
+        }
     }
 
     fn gone(&self, keeper: &Keeper, (owner, mode): (u64, Mode)) {
-        let is_that_hold = keeper.0.book().end_renewal(owner, mode).is_some();
-        if is_that_hold {
-            keeper.lose(owner, LostReason::Revoked);
+        let hold = keeper.0.book().end_renewal(owner, mode).map(|entry| Arc::clone(&entry.hold));
+        if let Some(hold) = hold {
+            keeper.lose(&hold, LostReason::Revoked);
         }
     }
 
@@ -173,12 +186,16 @@ impl Drop for Task {
     fn drop(&mut self) {
         let Some(keeper) = self.keeper() else { return };
         let mut book = keeper.0.book();
-        if !book.closed {
-            book.closed = true;
-            self.background.end();
+        if std::mem::replace(&mut book.closed, true) {
+            return;
         }
-        for hold in book.holds() {
-            hold.lose(LostReason::Closed);
+        let left = book.drain();
+        drop(book);
+        // Before the turns go on to those who wait: there is nothing left for them to wait with.
+        self.background.end();
+        for entry in left {
+            entry.hold.lose(LostReason::Closed);
+            self.settings.counters.holding.down();
         }
     }
 }
