@@ -5,6 +5,8 @@
 //! median over the rounds is judged; that of the best rounds stands beside it, because noise mostly adds. Allocations are those of
 //! all threads; counting them costs a few nanoseconds each.
 
+#[path = "engine/heap.rs"]
+mod heap;
 #[path = "engine/measure.rs"]
 mod measure;
 #[path = "engine/raw.rs"]
@@ -12,7 +14,6 @@ mod raw;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
-use std::alloc::System;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -20,16 +21,12 @@ use std::time::Duration;
 
 use measure::{Bar, Contender, Report, as_float, crowd};
 use raw::Raw;
-use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use support::RedisServer;
 use tenure::backend::{Attempt, Backend, Claim, Client, Mode, Queue, Released};
 use tenure::backends::memory::Memory;
 use tenure::clock::Clock;
 use tenure::{ClientId, Locker, Mutex, OwnerIds, Resource};
 use tokio::runtime::{Builder, Runtime};
-
-#[global_allocator]
-static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const CROWD: usize = 64;
 
@@ -54,6 +51,9 @@ fn main() -> ExitCode {
     if chosen.is_empty() {
         eprintln!("unknown arguments; allowed are --check and --only memory|handover|redis");
         return ExitCode::from(2);
+    }
+    if let Some(done) = heap::run_counted() {
+        return done;
     }
     let mut report = Report::default();
     for (_, section) in chosen {

@@ -205,8 +205,7 @@ fn least(of: &[f64]) -> f64 {
 
 /// Of all threads. A block that grows may be another one.
 fn allocations() -> f64 {
-    let heap = super::HEAP.stats();
-    as_float((heap.allocations + heap.reallocations) as u64)
+    as_float(super::heap::allocations())
 }
 
 /// The processor time of this process in microseconds: not the server's.

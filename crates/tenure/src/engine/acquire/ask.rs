@@ -2,16 +2,17 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tracing::debug;
 
 use super::step::Event;
-use super::wait::Woken;
+use super::wait::sleep_long;
 use super::{ACQUIRING, Contender, Got};
 use crate::backend::{Attempt, Claim, Retry};
 use crate::clock::{Instant, deadline};
-use crate::engine::call::{Call, at_once, bounded};
+use crate::engine::call::{Call, at_once, bounded, poll_call, unanswered};
 use crate::engine::guard::Guard;
 use crate::engine::hold::Hold;
 use crate::engine::turnstile::Turn;
@@ -50,17 +51,39 @@ impl Contender {
         self.heard(claim, turn, sent, result)
     }
 
-    async fn answer_to(&mut self, engine: &Engine, call: Call<'_, Attempt>) -> Result<Attempt> {
-        let Settings { backend, timeout, .. } = &engine.settings;
-        let mut call = pin!(bounded(*timeout, &**backend, ACQUIRING, call));
-        let mut result = None;
-        if let Woken::Stop = self.unless_stopped(async { result = Some((&mut call).await) }).await {
-            self.time_is_up(ACQUIRING);
+    /// Waits for the answer to a question that was sent a moment ago.
+    async fn answer_to(&mut self, engine: &Engine, mut call: Call<'_, Attempt>) -> Result<Attempt> {
+        let Settings { backend, timeout, clock, .. } = &engine.settings;
+        let limit = clock.now().after(*timeout);
+        if let Some(answer) = self.answer_or_stop(engine, &mut call, limit).await {
+            return answer;
         }
-        match result {
-            Some(result) => result,
-            None => call.await,
-        }
+        self.time_is_up(ACQUIRING);
+        bounded(limit.since(clock.now()), &**backend, ACQUIRING, call).await
+    }
+
+    /// `None` if the caller's time is up first, the caller has gone or the locker closes.
+    async fn answer_or_stop(&self, engine: &Engine, call: &mut Call<'_, Attempt>, limit: Instant) -> Option<Result<Attempt>> {
+        let Settings { backend, clock, timeout, .. } = &engine.settings;
+        let give_up = self.gives_up_at();
+        let mut closing = pin!(engine.closing());
+        // One timer for both.
+        let mut time = pin!(sleep_long(limit.min(give_up).since(clock.now())));
+        // It was polled when it was sent, by the same task.
+        let mut is_polled = true;
+        std::future::poll_fn(|cx| {
+            if self.is_stopped() || closing.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(None);
+            }
+            if !std::mem::replace(&mut is_polled, false)
+                && let Poll::Ready(answer) = poll_call(&**backend, ACQUIRING, call, cx)
+            {
+                return Poll::Ready(Some(answer));
+            }
+            let late = || (limit <= give_up).then(|| Err(unanswered(&**backend, ACQUIRING, *timeout)));
+            time.as_mut().poll(cx).map(|()| late())
+        })
+        .await
     }
 
     fn heard(&mut self, claim: &Claim, turn: &mut Option<Turn>, sent: Instant, result: Result<Attempt>) -> Event {

@@ -71,6 +71,15 @@ impl Contender {
         self.engine().is_closed() || !self.desk.is_open()
     }
 
+    /// When the caller's time is up.
+    pub(super) fn gives_up_at(&self) -> Instant {
+        match self.request.patience {
+            // Both questions together take no longer than one call may.
+            Patience::None => self.asked.after(self.settings().timeout),
+            patience => patience.bound(),
+        }
+    }
+
     /// Runs a wait until the caller's time is up, the caller has gone or the locker closes.
     pub(super) async fn unless_stopped(&self, wait: impl Future<Output = ()>) -> Woken {
         let mut wait = pin!(wait);
@@ -86,11 +95,7 @@ impl Contender {
             return woken;
         }
         let engine = self.engine();
-        let give_up = match self.request.patience {
-            // Both questions together take no longer than one call may.
-            Patience::None => self.asked.after(engine.settings.timeout),
-            patience => patience.bound(),
-        };
+        let give_up = self.gives_up_at();
         let mut closing = pin!(engine.closing());
         let mut time = pin!(sleep_long(give_up.since(engine.settings.clock.now())));
         std::future::poll_fn(|cx| {

@@ -99,7 +99,7 @@ impl Calls {
     }
 
     fn moment(now: Instant) -> u64 {
-        now.as_nanos() / u64::try_from(UNDER_WAY.as_nanos()).unwrap_or(u64::MAX) & (u64::MAX >> COUNT_BITS)
+        (now.as_nanos() / u64::try_from(UNDER_WAY.as_nanos()).unwrap_or(u64::MAX)) & (u64::MAX >> COUNT_BITS)
     }
 
     /// How many began lately and are under way.
