@@ -85,16 +85,18 @@ impl ClientId {
 
 impl fmt::Display for ClientId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let n = self.0;
-        write!(
-            f,
-            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-            n >> 96,
-            (n >> 80) & 0xffff,
-            (n >> 64) & 0xffff,
-            (n >> 48) & 0xffff,
-            n & 0xffff_ffff_ffff
-        )
+        // By hand: it is written with every question, and the machinery for 128 bits is slow.
+        let (mut text, mut at) = ([b'-'; 36], 0);
+        for (i, byte) in self.0.to_be_bytes().into_iter().enumerate() {
+            if matches!(i, 4 | 6 | 8 | 10) {
+                at += 1;
+            }
+            for digit in [byte >> 4, byte & 0xf] {
+                text[at] = b"0123456789abcdef"[usize::from(digit)];
+                at += 1;
+            }
+        }
+        f.write_str(std::str::from_utf8(&text).unwrap_or_default())
     }
 }
 

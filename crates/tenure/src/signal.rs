@@ -149,6 +149,12 @@ impl Hub {
         self.topics().keys().map(Arc::clone).collect()
     }
 
+    /// Whether nobody listens to anything.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.topics().is_empty()
+    }
+
     /// Whether somebody listens to this key.
     #[must_use]
     pub fn listens(&self, key: &str) -> bool {

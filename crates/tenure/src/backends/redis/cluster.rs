@@ -243,6 +243,10 @@ impl Route for Cluster {
         self.owner(slot).ok_or_else(|| Error::unavailable(NAME, "looking for a server", Fault::Connection, detail))
     }
 
+    fn has_others(&self) -> bool {
+        true
+    }
+
     fn is_current(&self, slot: u16, link: &Arc<Link>) -> bool {
         lock(&self.map).owner(slot).is_none_or(|owner| Arc::ptr_eq(&owner.link, link))
     }

@@ -128,6 +128,11 @@ impl Link {
         link
     }
 
+    /// Whether its server may be another one from now on.
+    pub(super) fn follows_master(&self) -> bool {
+        matches!(self.place, Place::Master(_))
+    }
+
     /// Connects if need be, and says how waiters are woken.
     pub(super) async fn connect(&self) -> Result<Wake, Failure> {
         Ok(self.until_over("connecting", self.connected()).await?.wake)

@@ -191,7 +191,10 @@ impl Redis {
 
     /// Wakes those of this process who wait. The server may not let us be told, or take a while for it.
     fn wake(&self, claim: &Claim) {
-        self.router.shared.hub.fire(&self.layout.channel_of(claim));
+        let hub = &self.router.shared.hub;
+        if !hub.is_idle() {
+            hub.fire(&self.layout.channel_of(claim));
+        }
     }
 
     fn to_release_lock(&self, claim: &Claim) -> (&'static Source, Cmd) {

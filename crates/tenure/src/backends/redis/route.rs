@@ -41,6 +41,9 @@ pub(super) trait Route: fmt::Debug + Send + Sync {
     /// Looks for the server that has a slot.
     async fn find_link(&self, slot: u16) -> Result<Arc<Link>>;
 
+    /// Whether another server may take the place of one that is slow.
+    fn has_others(&self) -> bool;
+
     /// Whether a link still is the one for a slot.
     fn is_current(&self, slot: u16, link: &Arc<Link>) -> bool;
 
@@ -89,6 +92,10 @@ impl Route for One {
 
     async fn find_link(&self, _: u16) -> Result<Arc<Link>> {
         Ok(Arc::clone(&self.0))
+    }
+
+    fn has_others(&self) -> bool {
+        self.0.follows_master()
     }
 
     fn is_current(&self, _: u16, _: &Arc<Link>) -> bool {
@@ -231,6 +238,9 @@ impl Router {
     /// moment of the question, when there was no call yet that could have been ended.
     async fn ask_at(&self, hop: &Hop, doing: &str, slot: u16, question: Question<'_>) -> Result<Answer, Failure> {
         let mut call = std::pin::pin!(hop.link.ask(doing, question, hop.asking));
+        if !self.route.has_others() {
+            return call.await;
+        }
         loop {
             match tokio::time::timeout(SLOW.min(self.shared.timeout / 2), &mut call).await {
                 Ok(answer) => return answer,
