@@ -237,10 +237,15 @@ impl Router {
     /// Asks one server. If that takes long, looks whether it is still the one to ask: it may have been replaced at the very
     /// moment of the question, when there was no call yet that could have been ended.
     async fn ask_at(&self, hop: &Hop, doing: &str, slot: u16, question: Question<'_>) -> Result<Answer, Failure> {
-        let mut call = std::pin::pin!(hop.link.ask(doing, question, hop.asking));
         if !self.route.has_others() {
-            return call.await;
+            return hop.link.ask(doing, question, hop.asking).await;
         }
+        // Apart, so that what others wait in is small.
+        Box::pin(self.ask_with_a_look(hop, doing, slot, question)).await
+    }
+
+    async fn ask_with_a_look(&self, hop: &Hop, doing: &str, slot: u16, question: Question<'_>) -> Result<Answer, Failure> {
+        let mut call = std::pin::pin!(hop.link.ask(doing, question, hop.asking));
         loop {
             match tokio::time::timeout(SLOW.min(self.shared.timeout / 2), &mut call).await {
                 Ok(answer) => return answer,
