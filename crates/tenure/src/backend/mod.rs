@@ -10,6 +10,9 @@
 //!   or releases, under the same owner. A verb that panics has returned such an error.
 //! - A backend never sleeps to wait for a lock, never retries behind the engine's back for longer than one
 //!   reconnect, and spawns no task per lock. (One that is made of several gives votes back that did not come to a lock.)
+//! - A call is polled by the task that wants it, with the timers and the reactor of the locker's runtime at hand. That task may stop
+//!   polling for any time without dropping the call. So nothing that another call needs, a renewal above all, may be kept across an
+//!   await: what many share (a connection that is being made) belongs into a task of its own.
 //! - Calls may be dropped at any await point and may overlap. The engine does not start a verb for an owner while an
 //!   `acquire` of the same owner is under way, but for renewals of a hold that is being changed ([`Mode::Downgrade`]): one of the
 //!   writer may arrive when it reads already. The reader's lease is never longer than the writer's.
