@@ -148,7 +148,7 @@ fn split(scheme: &Scheme, rest: &str) -> Result<(String, Option<Credentials>)> {
         return Err(misplaced(the_url(scheme.name)));
     }
     if rest.contains('#') {
-        return refuse("has a fragment", "%23 for a # in a password, and none elsewhere");
+        return refuse("has a fragment", "%23 for a # in a password, and none elsewhere; TLS is always verified");
     }
     let (login, hosts) = authority.rsplit_once('@').map_or((None, authority), |(login, hosts)| (Some(login), hosts));
     let port = |host: &str| host.rsplit_once(']').map_or(host, |(_, port)| port).split_once(':').map(|(_, port)| port.to_owned());
