@@ -77,16 +77,12 @@ impl Link {
         if !self.shared.hub.listens(channel) {
             return Ok(false);
         }
-        let mut connection = self.connection_of(&mut channels).await?;
+        let connection = self.connection_of(&mut channels).await?;
         if channels.channels.contains(channel) {
             return Ok(false);
         }
         let ask = async {
-            if self.is_sharded() {
-                shard("SSUBSCRIBE", channel, &mut connection).await
-            } else {
-                connection.subscribe(channel).await
-            }
+            if self.is_sharded() { shard("SSUBSCRIBE", channel, &connection).await } else { connection.subscribe(channel).await }
         };
         match tokio::time::timeout(self.shared.timeout, ask).await {
             Ok(Ok(())) => {}
@@ -148,7 +144,7 @@ impl Link {
         if channels.id != live.id {
             *channels = Channels { id: live.id, ..Channels::default() };
         }
-        Ok(live.connection)
+        Ok(live.connection.clone())
     }
 
     /// What comes over the connection for a shard's channels.
@@ -236,13 +232,13 @@ impl Link {
         }
         let live = self.live().clone().filter(|live| live.id == channels.id);
         match live {
-            Some(mut live) => live.connection.unsubscribe(channel).await,
+            Some(live) => live.connection.unsubscribe(channel).await,
             None => Ok(()),
         }
     }
 }
 
 /// Subscribes to one channel of a shard or leaves it: answered by one push.
-async fn shard(verb: &str, channel: &str, connection: &mut Connection) -> RedisResult<()> {
-    cmd(verb).arg(channel).query_async::<Value>(connection).await.map(drop)
+async fn shard(verb: &str, channel: &str, connection: &Connection) -> RedisResult<()> {
+    connection.send(cmd(verb).arg(channel)).await?.extract_error().map(drop)
 }

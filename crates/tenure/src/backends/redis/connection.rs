@@ -16,19 +16,19 @@ use super::frames::{Breach, Frames};
 
 /// A connection that many calls share. It ends with its last clone.
 #[derive(Clone)]
-pub(super) struct Connection {
-    inner: MultiplexedConnection,
+pub(super) struct Connection(Arc<Inner>);
+
+struct Inner {
+    multiplexed: MultiplexedConnection,
     /// Why it was ended, if the server has sent too much: whoever waits for an answer is told that.
     breach: Arc<OnceLock<Breach>>,
-    _driver: Arc<Driver>,
+    /// The task that reads and writes. Without an end it would wait for the answers to all calls under way, of a server that hangs too.
+    driver: AbortHandle,
 }
 
-/// The task that reads and writes. Without an end it would wait for the answers to all calls under way, of a server that hangs too.
-struct Driver(AbortHandle);
-
-impl Drop for Driver {
+impl Drop for Inner {
     fn drop(&mut self) {
-        self.0.abort();
+        self.driver.abort();
     }
 }
 
@@ -40,18 +40,35 @@ impl Connection {
     {
         let breach = Arc::new(OnceLock::new());
         let stream = Bounded { stream, frames: Frames::default(), breach: Arc::clone(&breach) };
-        let (inner, driver) =
+        let (multiplexed, driver) =
             MultiplexedConnection::new_with_config(login, stream, config).await.map_err(|e| discreet(explained(&breach, e)))?;
-        let driver = Driver(tokio::spawn(driver).abort_handle());
-        Ok(Self { inner, breach, _driver: Arc::new(driver) })
+        let driver = tokio::spawn(driver).abort_handle();
+        Ok(Self(Arc::new(Inner { multiplexed, breach, driver })))
     }
 
-    pub(super) async fn subscribe(&mut self, channel: &str) -> RedisResult<()> {
-        self.inner.subscribe(channel).await.map_err(|e| explained(&self.breach, e))
+    /// Aborted, it ends the connection and all calls under way over it, whoever has it.
+    pub(super) fn driver(&self) -> AbortHandle {
+        self.0.driver.clone()
     }
 
-    pub(super) async fn unsubscribe(&mut self, channel: &str) -> RedisResult<()> {
-        self.inner.unsubscribe(channel).await.map_err(|e| explained(&self.breach, e))
+    /// One command and its answer.
+    pub(super) async fn send(&self, command: &Cmd) -> RedisResult<Value> {
+        let answer = self.0.multiplexed.clone().send_packed_command(command).await;
+        answer.map_err(|e| explained(&self.0.breach, e))
+    }
+
+    /// Several in one breath: the answers to `count` of them, from the one at `offset` on.
+    pub(super) async fn send_all(&self, commands: &Pipeline, offset: usize, count: usize) -> RedisResult<Vec<Value>> {
+        let answers = self.0.multiplexed.clone().send_packed_commands(commands, offset, count).await;
+        answers.map_err(|e| explained(&self.0.breach, e))
+    }
+
+    pub(super) async fn subscribe(&self, channel: &str) -> RedisResult<()> {
+        self.0.multiplexed.clone().subscribe(channel).await.map_err(|e| explained(&self.0.breach, e))
+    }
+
+    pub(super) async fn unsubscribe(&self, channel: &str) -> RedisResult<()> {
+        self.0.multiplexed.clone().unsubscribe(channel).await.map_err(|e| explained(&self.0.breach, e))
     }
 }
 
@@ -69,23 +86,21 @@ fn discreet(error: RedisError) -> RedisError {
 
 impl ConnectionLike for Connection {
     fn req_packed_command<'a>(&'a mut self, cmd: &'a Cmd) -> RedisFuture<'a, Value> {
-        let (inner, breach) = (&mut self.inner, &self.breach);
-        Box::pin(async move { inner.req_packed_command(cmd).await.map_err(|e| explained(breach, e)) })
+        Box::pin(self.send(cmd))
     }
 
     fn req_packed_commands<'a>(&'a mut self, pipeline: &'a Pipeline, offset: usize, count: usize) -> RedisFuture<'a, Vec<Value>> {
-        let (inner, breach) = (&mut self.inner, &self.breach);
-        Box::pin(async move { inner.req_packed_commands(pipeline, offset, count).await.map_err(|e| explained(breach, e)) })
+        Box::pin(self.send_all(pipeline, offset, count))
     }
 
     fn get_db(&self) -> i64 {
-        self.inner.get_db()
+        self.0.multiplexed.get_db()
     }
 }
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("breach", &self.breach).finish_non_exhaustive()
+        f.debug_struct("Connection").field("breach", &self.0.breach).finish_non_exhaustive()
     }
 }
 

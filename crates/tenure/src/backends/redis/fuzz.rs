@@ -88,14 +88,14 @@ pub(crate) fn keys(data: &[u8]) {
     let Ok(name) = Resource::new(text) else { return };
     let owner = OwnerId { client: ClientId::random().expect("random bits"), number: 7 };
     for layout in [Layout::Redisson, Layout::Plain] {
-        comes_back(&name, keys::unprefixed(layout.token_prefix(), &layout.token(&name)));
+        comes_back(&name, keys::unprefixed(layout.token_prefix(), &layout.token(&name).to_string()));
     }
     for counter in [false, true] {
         comes_back(&name, keys::name_of_permits(&keys::held_permits(&name, counter), counter));
     }
     assert!(keys::is_place(&format!("{}:{owner}", Layout::Redisson.channel(&name))));
     let Ok(slot) = slot_of_name(&name) else { return };
-    let mut all = vec![Layout::Redisson.token(&name), Layout::Plain.token(&name), keys::note(&name), keys::notes(&name)];
+    let mut all = vec![Layout::Redisson.token(&name).to_string(), Layout::Plain.token(&name).to_string(), keys::note(&name), keys::notes(&name)];
     all.extend([keys::writers(&name), keys::share(&name, owner), keys::latch_mark(&name, owner)]);
     all.extend([keys::held_permits(&name, false), keys::held_permits(&name, true)]);
     all.extend(keys::line(&name));

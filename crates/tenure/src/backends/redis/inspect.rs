@@ -46,7 +46,7 @@ impl<'a> Told<'a> {
 
 impl Redis {
     fn described(&self, name: &Resource) -> Vec<String> {
-        let mut keys = vec![name.as_str().to_owned(), self.layout.token(name), keys::note(name)];
+        let mut keys = vec![name.as_str().to_owned(), self.layout.token(name).to_string(), keys::note(name)];
         if self.layout == Layout::Redisson {
             let [line, ..] = keys::line(name);
             keys.extend([keys::notes(name), line, keys::held_permits(name, self.counters)]);

@@ -1,5 +1,7 @@
 //! The names of keys and channels. All keys of a lock share one slot, by Redisson's rule for hash tags.
 
+use std::fmt;
+
 use crate::backend::{Claim, Mode};
 use crate::name::{ClientId, OwnerId, Resource};
 
@@ -14,8 +16,8 @@ pub(crate) enum Layout {
 
 impl Layout {
     /// Where the last token is kept.
-    pub(crate) fn token(self, name: &Resource) -> String {
-        prefixed(self.token_prefix(), name.as_str())
+    pub(crate) fn token(self, name: &Resource) -> Prefixed<'_> {
+        Prefixed { prefix: self.token_prefix(), name: name.as_str() }
     }
 
     /// What stands before the name in [`token`](Self::token).
@@ -27,18 +29,16 @@ impl Layout {
     }
 
     /// Where the release of an exclusive lock is told.
-    pub(crate) fn channel(self, name: &Resource) -> String {
+    pub(crate) fn channel(self, name: &Resource) -> Prefixed<'_> {
         self.lock_channel(name.as_str())
     }
 
-    fn lock_channel(self, name: &str) -> String {
-        prefixed(
-            match self {
-                Self::Redisson => "redisson_lock__channel",
-                Self::Plain => "tenure_lock__channel",
-            },
-            name,
-        )
+    fn lock_channel(self, name: &str) -> Prefixed<'_> {
+        let prefix = match self {
+            Self::Redisson => "redisson_lock__channel",
+            Self::Plain => "tenure_lock__channel",
+        };
+        Prefixed { prefix, name }
     }
 
     /// Where those who make a claim are told that asking again may help.
@@ -49,7 +49,7 @@ impl Layout {
             Mode::Read | Mode::Write | Mode::Downgrade => rw_channel(name),
             Mode::Permits { .. } | Mode::Resize { .. } => permits_channel(name),
             Mode::SetCount { .. } | Mode::CountDown | Mode::CountZero | Mode::RemoveCount => latch_channel(name),
-            Mode::Exclusive => self.lock_channel(name),
+            Mode::Exclusive => self.lock_channel(name).to_string(),
         }
     }
 
@@ -57,7 +57,7 @@ impl Layout {
     pub(crate) fn channels_of_key(self, key: &str) -> Vec<String> {
         // One without a brace is the name of a lock.
         let name = unprefixed(WRITERS, key).filter(|_| key.contains('{')).unwrap_or(key);
-        let mut channels = vec![self.lock_channel(name)];
+        let mut channels = vec![self.lock_channel(name).to_string()];
         if self == Self::Redisson {
             channels.extend([rw_channel(name), permits_channel(name), latch_channel(name)]);
         }
@@ -177,9 +177,31 @@ pub(crate) fn leases(prefix: &str) -> String {
 
 pub(super) const LEASES: &str = "tenure:leases";
 
+/// A key or channel that is named after a lock, to be written where it is needed.
+///
 /// Redisson's rule: a name with a brace is taken to bring its own hash tag.
-fn prefixed(prefix: &str, name: &str) -> String {
-    if name.contains('{') { format!("{prefix}:{name}") } else { format!("{prefix}:{{{name}}}") }
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Prefixed<'a> {
+    prefix: &'static str,
+    name: &'a str,
+}
+
+impl<'a> Prefixed<'a> {
+    pub(super) fn parts(&self) -> [&'a str; 5] {
+        let Self { prefix, name } = *self;
+        let (open, close) = if name.contains('{') { ("", "") } else { ("{", "}") };
+        [prefix, ":", open, name, close]
+    }
+}
+
+impl fmt::Display for Prefixed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.parts().into_iter().try_for_each(|part| f.write_str(part))
+    }
+}
+
+fn prefixed(prefix: &'static str, name: &str) -> String {
+    Prefixed { prefix, name }.to_string()
 }
 
 /// The same rule for what comes behind the name.

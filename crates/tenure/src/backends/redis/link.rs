@@ -6,17 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use redis::aio::AsyncPushSender;
-use redis::{AsyncConnectionConfig, PushInfo, RedisError, RedisResult, Value};
+use redis::{AsyncConnectionConfig, PushInfo};
 use tracing::debug;
 
-use super::calls::{Flight, Over};
+use super::calls::{Over, given_up};
 use super::channels::Channels;
 use super::connection::Connection;
 use super::dial::Server;
-use super::fault::{Failure, NAME, is_broken};
+use super::fault::{Failure, NAME};
 use super::handshake::{says_it_is_master, start_pushes};
-use super::question::{Question, Telling};
-use super::replicas::Sync;
 use super::rounds::Rounds;
 use super::sentinel::Sentinels;
 use super::shared::{Shared, Wake, lock};
@@ -47,7 +45,7 @@ pub(super) struct Link {
     pub(super) me: Weak<Self>,
     place: Place,
     pub(super) shared: Arc<Shared>,
-    live: Mutex<Option<Live>>,
+    live: Mutex<Option<Arc<Live>>>,
     /// Ends the calls under way, also those that are yet to be connected.
     over: Mutex<Arc<Over>>,
     connecting: tokio::sync::Mutex<()>,
@@ -60,54 +58,14 @@ pub(super) struct Link {
 }
 
 /// A connection that worked when last heard of.
-#[derive(Clone)]
 pub(super) struct Live {
+    pub(super) link: Weak<Link>,
     pub(super) connection: Connection,
     pub(super) id: u64,
     pub(super) wake: Wake,
-    waits: Arc<Rounds<u32>>,
-}
-
-/// What a server said, and where.
-pub(super) struct Answer {
-    pub(super) value: Value,
-    pub(super) link: Arc<Link>,
-    live: Live,
-    telling: Telling,
-}
-
-impl Answer {
-    /// Whether the server will tell of the next change of what the question heeds, whoever makes it.
-    pub(super) fn will_tell(&self) -> bool {
-        self.telling == Telling::Yes
-    }
-
-    /// How the one who asked is woken if it waits.
-    pub(super) fn wake(&self) -> Wake {
-        self.live.wake
-    }
-
-    /// The connection over which it was said.
-    pub(super) fn session(&self) -> u64 {
-        self.live.id
-    }
-
-    /// Makes sure that enough replicas have what was written. `WAIT` speaks of what its own connection has written, and
-    /// holds up what is sent after it; so one serves all who wrote before it, and replicas that hang cost everybody one
-    /// wait, not one each.
-    pub(super) async fn synced(&self, doing: &str, sync: Sync) -> Result<()> {
-        let Self { link, live, .. } = self;
-        let (link, live, shared, about) = (Arc::clone(link), live.clone(), Arc::clone(&link.shared), doing.to_owned());
-        // In the background: others wait for the same round, and must not wait for a caller that stands still.
-        let confirmed = shared.runtime.spawn(async move {
-            let wait = async {
-                let (mut connection, wait) = (live.connection.clone(), sync.wait());
-                link.until_over(&about, link.flight(&about, live.id, wait.query_async::<u32>(&mut connection))).await
-            };
-            live.waits.share(wait).await
-        });
-        sync.check(doing, confirmed.await.unwrap_or_else(|_| Err(given_up(doing)))?)
-    }
+    /// Ends the calls under way.
+    pub(super) over: Arc<Over>,
+    pub(super) waits: Rounds<u32>,
 }
 
 impl Link {
@@ -138,67 +96,20 @@ impl Link {
         Ok(self.until_over("connecting", self.connected()).await?.wake)
     }
 
-    /// Asks once. With `asking`, also for a slot that has yet to arrive at this server.
-    pub(super) async fn ask(self: &Arc<Self>, doing: &str, question: Question<'_>, asking: bool) -> Result<Answer, Failure> {
-        // All in one place, and nothing handed on: what most calls wait in is as small as can be.
-        let over = Arc::clone(&lock(&self.over));
-        let live = self.live().clone();
-        let live = match live {
-            Some(live) => live,
-            None => Box::pin(self.until_over(doing, self.connected())).await?,
-        };
-        let mut connection = live.connection.clone();
-        let flight = Flight::new(self, live.id);
-        let mut put = std::pin::pin!(question.put(&mut connection, asking));
-        let answer = tokio::select! {
-            biased;
-            () = over.wait() => return Err(given_up(doing)),
-            answer = &mut put => answer,
-        };
-        flight.land();
-        if over.is_set() {
-            return Err(given_up(doing));
-        }
-        let (value, telling) = answer.map_err(|e| self.broken(doing, live.id, &e))?;
-        if telling == Telling::Refused {
-            // The next connection finds out how else to be woken.
-            self.discard(live.id);
-        }
-        if let Value::Push { .. } = value {
-            self.abandon(live.id);
-            return Err(given_up(doing));
-        }
-        Ok(Answer { value, link: Arc::clone(self), live, telling })
+    /// What ends the calls under way of this moment.
+    pub(super) fn over(&self) -> Arc<Over> {
+        Arc::clone(&lock(&self.over))
     }
 
-    /// What a call over a connection has failed of. One that is broken is used no more.
-    fn broken(&self, doing: &str, id: u64, error: &RedisError) -> Failure {
-        if is_broken(error) {
-            self.discard(id);
+    /// The calls to come end with another.
+    pub(super) fn renew_over(&self, old: &Arc<Over>) {
+        let mut over = lock(&self.over);
+        if Arc::ptr_eq(&over, old) {
+            *over = Arc::default();
         }
-        Failure::of(doing, error)
     }
 
-    /// Sees a call to its end, unless the link ends all calls before: then no answer is believed, as it may be another's.
-    async fn until_over<T>(&self, doing: &str, call: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-        let over = Arc::clone(&lock(&self.over));
-        let answer = tokio::select! {
-            biased;
-            () = over.wait() => return Err(given_up(doing)),
-            answer = call => answer,
-        };
-        if over.is_set() { Err(given_up(doing)) } else { answer }
-    }
-
-    /// Sees a call over one connection to its end.
-    async fn flight<T>(&self, doing: &str, id: u64, call: impl Future<Output = RedisResult<T>>) -> Result<T, Failure> {
-        let flight = Flight::new(self, id);
-        let answer = call.await;
-        flight.land();
-        answer.map_err(|e| self.broken(doing, id, &e))
-    }
-
-    pub(super) fn live(&self) -> MutexGuard<'_, Option<Live>> {
+    pub(super) fn live(&self) -> MutexGuard<'_, Option<Arc<Live>>> {
         lock(&self.live)
     }
 
@@ -216,7 +127,7 @@ impl Link {
         self.live().is_some()
     }
 
-    async fn connected(&self) -> Result<Live, Failure> {
+    pub(super) async fn connected(&self) -> Result<Arc<Live>, Failure> {
         if let Some(live) = self.live().clone() {
             return Ok(live);
         }
@@ -226,7 +137,7 @@ impl Link {
         Box::pin(connected).await.unwrap_or_else(|_| Err(given_up("connecting")))
     }
 
-    async fn connect_alone(&self) -> Result<Live, Failure> {
+    async fn connect_alone(&self) -> Result<Arc<Live>, Failure> {
         let _one_at_a_time = self.connecting.lock().await;
         if let Some(live) = self.live().clone() {
             return Ok(live);
@@ -238,23 +149,31 @@ impl Link {
         tokio::time::timeout(self.shared.timeout, self.make_connection()).await.unwrap_or_else(late)
     }
 
-    async fn make_connection(&self) -> Result<Live, Failure> {
-        let (me, id) = (Weak::clone(&self.me), self.shared.next_id());
+    async fn make_connection(&self) -> Result<Arc<Live>, Failure> {
+        let (me, id, over) = (Weak::clone(&self.me), self.shared.next_id(), self.over());
         let on_push = move |push: PushInfo| {
             if let Some(link) = me.upgrade() {
                 link.on_push(id, &push);
             }
             Ok::<(), ()>(())
         };
-        let (mut connection, address) = self.dial(on_push).await?;
-        let wake = start_pushes(&mut connection, self.shared.wanted).await?;
-        let is_master = says_it_is_master(&mut connection).await?;
+        let (connection, address) = self.dial(on_push).await?;
+        let wake = start_pushes(&connection, self.shared.wanted).await?;
+        let is_master = says_it_is_master(&connection).await?;
         if let (Place::Master(_), false) = (&self.place, is_master) {
             let detail = format!("the sentinels name {address} as the master, which it is not (any more)");
             return Err(Failure::lost(Error::unavailable(NAME, "connecting", Fault::ReadOnly, detail)));
         }
-        let live = Live { connection, id, wake, waits: Arc::default() };
-        *self.live() = Some(live.clone());
+        over.ends(connection.driver());
+        let live = Arc::new(Live { link: Weak::clone(&self.me), connection, id, wake, over, waits: Rounds::default() });
+        {
+            let mut present = self.live();
+            // All calls were ended meanwhile, perhaps because the server is elsewhere now.
+            if live.over.is_set() {
+                return Err(given_up("connecting"));
+            }
+            *present = Some(Arc::clone(&live));
+        }
         self.cut_off.store(0, Ordering::Relaxed);
         self.shared.connections.fetch_add(1, Ordering::Relaxed);
         debug!(connection = id, address, ?wake, "connected to redis");
@@ -296,12 +215,6 @@ impl Link {
         }
     }
 
-    /// Uses a connection no more and believes no answer that is still to come over it.
-    pub(super) fn abandon(&self, id: u64) {
-        self.discard(id);
-        std::mem::take(&mut *lock(&self.over)).set();
-    }
-
     /// Gives back all connections for good.
     pub(super) fn close(&self) {
         self.give_up();
@@ -311,12 +224,6 @@ impl Link {
         if let Ok(mut channels) = self.channels.try_lock() {
             *channels = Channels::default();
         }
-    }
-
-    /// Ends the connection, and the calls under way.
-    pub(super) fn give_up(&self) {
-        let live = self.live().take();
-        self.abandon(live.map_or(0, |live| live.id));
     }
 
     /// The server is at another address now: what is under way to this one will not be answered by the one that counts.
@@ -340,9 +247,4 @@ impl fmt::Debug for Link {
         };
         f.debug_struct("Link").field("address", &address).finish_non_exhaustive()
     }
-}
-
-fn given_up(doing: &str) -> Failure {
-    let detail = "the connection was given up before the answer";
-    Failure::lost(Error::unavailable(NAME, doing, Fault::Connection, detail))
 }

@@ -3,7 +3,6 @@
 //! Each verb is one script, so taking a free lock is one round trip and giving it back another. Who is asked is a
 //! [`route`]'s business.
 
-mod acquire;
 mod calls;
 mod channels;
 mod cluster;
@@ -24,6 +23,7 @@ mod map;
 mod moving;
 mod open;
 mod question;
+mod release;
 mod renew;
 mod replicas;
 mod reply;
@@ -36,38 +36,31 @@ mod shared;
 pub(crate) mod slots;
 mod tls;
 mod url;
+mod verbs;
 mod watched;
 mod wire;
 
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, RedisWrite as _, cmd};
 use tokio::task::JoinHandle;
-use tracing::warn;
 
 use self::fault::NAME;
 use self::keys::Layout;
 use self::known::KnownClients;
-use self::link::Answer;
 pub(crate) use self::open::SCHEMES;
-use self::question::{Question, by_hash};
+use self::question::{Answer, Question, by_hash};
 use self::replicas::Sync;
-use self::reply::unexpected;
 use self::route::Router;
 use self::scripts::{Scripts, Source};
-use self::shared::{Wake, lock};
+use self::shared::Wake;
 use self::wire::Call;
-use crate::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Client, Leases, Mode, Modes, Pushes, Reach, Released, Renewal, Safety, Scope,
-    Server, State, Survival, Voter,
-};
+use crate::backend::{Capabilities, Claim, Client, Leases, Modes, Pushes, Reach, Safety, Survival};
 use crate::clock::{Clock, Instant};
-use crate::error::{Fault, Result};
-use crate::name::{Resource, Token};
-use crate::signal::Signal;
+use crate::error::Result;
 
 /// How long the client's own record lives at least. It is written anew before it can end under a hold.
 const RECORD_LIFE: Duration = Duration::from_secs(600);
@@ -85,13 +78,38 @@ struct Redis {
     sync: Option<Sync>,
     capabilities: Capabilities,
     client: Client,
+    /// The client's id as text: each question says it.
+    client_text: String,
     /// What all names begin with.
     prefix: String,
     clock: Clock,
     timeout: Duration,
     known_clients: KnownClients,
-    /// Until when the client's record lives, and how many connections had been made when it was written.
-    record: Mutex<(Instant, u64)>,
+    record: Record,
+}
+
+/// The client's record at the server. Each acquisition looks at it, so nobody waits for another to do so.
+#[derive(Debug, Default)]
+struct Record {
+    /// Until when it lives, in nanoseconds of the clock.
+    until: AtomicU64,
+    /// How many connections had been made when it was written.
+    connections: AtomicU64,
+}
+
+impl Record {
+    /// Whether it must be written, to live for so long. Of those who ask at the same time, one is told so.
+    fn must_be_written(&self, connections: u64, needed: Instant, until: Instant) -> bool {
+        let old = self.until.load(Ordering::Acquire);
+        if old >= needed.as_nanos() && self.connections.load(Ordering::Acquire) == connections {
+            return false;
+        }
+        let first = self.until.compare_exchange(old, until.as_nanos(), Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if first {
+            self.connections.store(connections, Ordering::Release);
+        }
+        first
+    }
 }
 
 /// What a server promises, by how it is used.
@@ -130,13 +148,9 @@ impl Redis {
     fn keep_record(&self, lease: Duration) -> Option<JoinHandle<()>> {
         let now = self.clock.now();
         let life = RECORD_LIFE.max(lease * 2);
-        {
-            let mut record = lock(&self.record);
-            let connections = self.router.shared.connections.load(Ordering::Relaxed);
-            if record.0 >= now.after(lease) && record.1 == connections {
-                return None;
-            }
-            *record = (now.after(life), connections);
+        let connections = self.router.shared.connections.load(Ordering::Relaxed);
+        if !self.record.must_be_written(connections, now.after(lease), now.after(life)) {
+            return None;
         }
         let (router, key) = (Arc::clone(&self.router), keys::client(&self.prefix, self.client.id));
         let mut set = cmd("SET");
@@ -184,6 +198,17 @@ impl Redis {
         self.ask_script(doing, slot, call.by_hash(), &[])
     }
 
+    /// Adds the owner of a claim.
+    fn write_owner(&self, call: &mut Cmd, claim: &Claim) {
+        let owner = claim.owner;
+        if owner.client != self.client.id {
+            return call.write_arg_fmt(owner);
+        }
+        let mut arg = call.writer_for_next_arg();
+        // Memory refuses nothing.
+        drop(arg.write_all(self.client_text.as_bytes()).and_then(|()| write!(arg, ":{}", owner.number)));
+    }
+
     /// The command that tells those who listen.
     fn publish(&self) -> &'static str {
         if self.router.shared.sharded.load(Ordering::Relaxed) { "SPUBLISH" } else { "PUBLISH" }
@@ -196,119 +221,9 @@ impl Redis {
             hub.fire(&self.layout.channel_of(claim));
         }
     }
-
-    fn to_release_lock(&self, claim: &Claim) -> (&'static Source, Cmd) {
-        let (name, source) = (&claim.resource, &self.scripts.release);
-        let note = claim.note.as_ref().map(|_| keys::note(name));
-        let keys = [name.as_str(), note.as_deref().unwrap_or_default()];
-        let (owner, channel) = (claim.owner.to_string(), self.layout.channel(name));
-        (source, by_hash(source, &keys[..1 + usize::from(note.is_some())], &[&owner, &channel, self.publish()]))
-    }
-
-    /// Ends a hold and tells all but this process.
-    async fn give_back(&self, claim: &Claim) -> Result<Released> {
-        let name = &claim.resource;
-        let slot = self.router.slot(name)?;
-        self.router.shared.watched.leave(claim);
-        let call = match claim.mode {
-            Mode::Exclusive => self.to_release_lock(claim),
-            _ => self.to_release(claim).by_hash(),
-        };
-        let (source, by_hash) = &call;
-        let gave = match self.router.ask("releasing", slot, Question::Script { source, by_hash, heeds: &[] }).await {
-            Err(e) if e.fault() == Some(Fault::Moving) => Box::pin(self.give_back_on_the_way(slot, claim)).await?,
-            gave => gave?.value,
-        };
-        match gave {
-            Value::Int(0) => Ok(Released::NotHeld),
-            Value::Int(told) => {
-                if told == 2 {
-                    warn!(?name, "released, but this user may not publish: clients that listen are not woken");
-                }
-                Ok(Released::Yes { others_wait: told == 3 })
-            }
-            _ => Err(unexpected("releasing")),
-        }
-    }
 }
 
 /// Waits for the client's record, if that is soon.
 async fn written(record: JoinHandle<()>) {
     drop(tokio::time::timeout(Duration::from_millis(50), record).await);
-}
-
-#[async_trait]
-impl Backend for Redis {
-    fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
-    }
-
-    fn partition(&self, resource: &Resource) -> u32 {
-        // A name that is refused is held by nobody.
-        self.router.slot(resource).map_or(0, u32::from)
-    }
-
-    async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
-        self.ask(claim, None).await
-    }
-
-    async fn renew(&self, claims: &[Claim]) -> Result<Vec<Renewal>> {
-        self.extend(claims).await
-    }
-
-    async fn release(&self, claim: &Claim) -> Result<Released> {
-        if !claim.mode.holds() {
-            return Ok(Released::NotHeld);
-        }
-        let released = self.give_back(claim).await?;
-        // Those who share may have waited for a writer that only stood in line.
-        if released != Released::NotHeld || claim.mode == Mode::Write {
-            self.wake(claim);
-        }
-        Ok(released)
-    }
-
-    async fn watch(&self, claim: &Claim) -> Result<Signal> {
-        self.router.listen(&claim.resource, &self.layout.channel_of(claim)).await
-    }
-
-    async fn inspect(&self, scope: Scope<'_>) -> Result<Vec<State>> {
-        match scope {
-            Scope::One(name) => Ok(vec![self.state(name).await?]),
-            Scope::Prefix(prefix) => self.list(prefix).await,
-        }
-    }
-
-    async fn break_hold(&self, name: &Resource) -> Result<Option<Broken>> {
-        self.break_all(name, None).await
-    }
-
-    async fn close(&self) -> Result<()> {
-        let key = keys::client(&self.prefix, self.client.id);
-        let mut del = cmd("DEL");
-        del.arg(&key);
-        // The record ends by itself if this does not reach the server.
-        drop(self.router.ask("removing the client's record", self.router.slot_of_key(&key), Question::Command(&del)).await);
-        self.router.close();
-        Ok(())
-    }
-}
-
-#[async_trait]
-impl Voter for Redis {
-    async fn vote(&self, claim: &Claim, at_least: Option<Token>) -> Result<Attempt> {
-        self.ask(claim, at_least).await
-    }
-
-    async fn break_above(&self, name: &Resource, at_least: Token) -> Result<Option<Broken>> {
-        self.break_all(name, Some(at_least)).await
-    }
-
-    async fn identify(&self, longest: Duration) -> Result<Server> {
-        self.who_answers(longest).await
-    }
-
-    fn connection(&self) -> u64 {
-        self.router.session()
-    }
 }

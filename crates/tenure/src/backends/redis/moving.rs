@@ -5,8 +5,7 @@ use redis::{Cmd, Value, cmd};
 
 use super::Redis;
 use super::keys;
-use super::link::Answer;
-use super::question::Question;
+use super::question::{Answer, Question};
 use super::reply::unexpected;
 use super::scripts::FAMILY;
 use super::wire::{Call, Renews};
@@ -70,7 +69,7 @@ impl Redis {
 
     async fn give_lock_back(&self, slot: u16, claim: &Claim) -> Result<Value> {
         let name = &claim.resource;
-        let (owner, channel, verb) = (claim.owner.to_string(), self.layout.channel(name), self.publish());
+        let (owner, channel, verb) = (claim.owner.to_string(), self.layout.channel(name).to_string(), self.publish());
         let args = [&*owner, &*channel, verb];
         let gave = self.eval(GIVING_BACK, slot, &self.scripts.release, &[name.as_str()], &args).await?.value;
         if claim.mode == Mode::Fair {

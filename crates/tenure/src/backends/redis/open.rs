@@ -1,10 +1,9 @@
 //! From a URL to a deployment of Redis.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::Redis;
 use super::cluster::Cluster;
 use super::dial::{Dial, Server};
 use super::keys::Layout;
@@ -17,8 +16,8 @@ use super::sentinel::Sentinels;
 use super::shared::{Shared, Wake};
 use super::slots::Address;
 use super::url::{Url, refuse};
+use super::{Record, Redis};
 use crate::backend::{Leases, Opened};
-use crate::clock::Instant;
 use crate::duration;
 use crate::error::{Error, Result};
 use crate::secret;
@@ -64,7 +63,6 @@ pub(super) fn open(address: store::Address, context: Context) -> Opening {
         let router = Router::new(route, shared);
         let wake = router.wake().await?;
         let scripts = Scripts::of(layout);
-        let record = Mutex::new((Instant::from_nanos(1), 0));
         let Context { client, clock, timeout, prefix, .. } = context;
         let known_clients = KnownClients::default();
         let redis = Redis {
@@ -75,12 +73,13 @@ pub(super) fn open(address: store::Address, context: Context) -> Opening {
             counters,
             sync,
             capabilities: super::capabilities(layout, wake, fails_over),
+            client_text: client.id.to_string(),
             client,
             prefix,
             clock,
             timeout,
             known_clients,
-            record,
+            record: Record::default(),
         };
         let losses = redis.router.shared.watched.losses.clone();
         Ok(Opened::of_voter(Arc::new(redis)).with_losses(losses))

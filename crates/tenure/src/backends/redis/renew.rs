@@ -9,7 +9,7 @@ use tracing::debug;
 use super::Redis;
 use super::fault::refused;
 use super::keys;
-use super::link::Answer;
+use super::question::Answer;
 use super::reply::{array, text, unexpected};
 use super::watched;
 use super::wire::Renews;

@@ -1,10 +1,14 @@
 //! `sync=k`: what is written counts only once k replicas have it.
 
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redis::{Cmd, cmd};
 
-use super::fault::NAME;
+use super::calls::{Flight, given_up};
+use super::fault::{Failure, NAME};
+use super::link::Live;
+use super::question::Answer;
 use crate::error::{Error, Fault, Result};
 
 /// How many replicas must have a grant, and how long they may take.
@@ -18,17 +22,46 @@ impl Sync {
     /// How long replicas may take unless told otherwise.
     pub(super) const WITHIN: Duration = Duration::from_millis(500);
 
-    pub(super) fn wait(self) -> Cmd {
+    fn wait(self) -> Cmd {
         let mut wait = cmd("WAIT");
         wait.arg(self.replicas).arg(u64::try_from(self.within.as_millis()).unwrap_or(u64::MAX));
         wait
     }
 
-    pub(super) fn check(self, doing: &str, acknowledged: u32) -> Result<()> {
+    fn check(self, doing: &str, acknowledged: u32) -> Result<()> {
         if acknowledged >= self.replicas {
             return Ok(());
         }
         let detail = format!("{acknowledged} of {} acknowledged within {:?}", self.replicas, self.within);
         Err(Error::unavailable(NAME, doing, Fault::Replicas, detail))
+    }
+}
+
+impl Answer {
+    /// Makes sure that enough replicas have what was written. `WAIT` speaks of what its own connection has written, and
+    /// holds up what is sent after it; so one serves all who wrote before it, and replicas that hang cost everybody one
+    /// wait, not one each.
+    pub(super) async fn synced(&self, doing: &str, sync: Sync) -> Result<()> {
+        let (live, about) = (Arc::clone(&self.live), doing.to_owned());
+        let Some(link) = Weak::upgrade(&live.link) else { return Err(given_up(doing).error) };
+        // In the background: others wait for the same round, and must not wait for a caller that stands still.
+        let runtime = link.shared.runtime.clone();
+        let confirmed = runtime.spawn(async move { live.waits.share(live.wait(&about, sync)).await });
+        sync.check(doing, confirmed.await.unwrap_or_else(|_| Err(given_up(doing)))?)
+    }
+}
+
+impl Live {
+    /// How many replicas have what was written over this connection.
+    async fn wait(&self, doing: &str, sync: Sync) -> Result<u32, Failure> {
+        let Some(link) = self.link.upgrade() else { return Err(given_up(doing)) };
+        let (mut connection, wait) = (self.connection.clone(), sync.wait());
+        let flight = Flight::new(&link, self.id);
+        let answer = wait.query_async(&mut connection).await;
+        flight.land();
+        if self.over.is_set() {
+            return Err(given_up(doing));
+        }
+        answer.map_err(|e| link.broken(doing, self.id, &e))
     }
 }

@@ -66,8 +66,8 @@ mod tests {
     /// All keys that are kept beside a name, and what is kept beside none.
     fn beside(name: &Resource, owner: OwnerId) -> Vec<String> {
         let mut all = vec![
-            Layout::Redisson.token(name),
-            Layout::Plain.token(name),
+            Layout::Redisson.token(name).to_string(),
+            Layout::Plain.token(name).to_string(),
             writers(name),
             share(name, owner),
             notes(name),

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 
 use super::fault::{Cause, Failure, NAME};
-use super::link::{Answer, Link};
-use super::question::Question;
+use super::link::Link;
+use super::question::{Answer, Question};
 use super::reserved::refuse_reserved;
 use super::shared::{Shared, Wake, lock};
 use crate::error::{Error, Fault, Result};

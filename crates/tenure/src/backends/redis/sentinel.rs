@@ -186,7 +186,7 @@ impl Sentinels {
             }
             Ok::<(), ()>(())
         });
-        let mut connection = sentinel.server.connect(config, self.timeout).await?;
+        let connection = sentinel.server.connect(config, self.timeout).await?;
         connection.subscribe("+switch-master").await?;
         if self.is_closed() {
             return Ok(());

@@ -8,12 +8,13 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use redis::aio::ConnectionLike;
 use redis::{RedisResult, Value, pipe};
 use tracing::debug;
 
+use super::connection::Connection;
 use super::keys;
-use super::link::{Answer, Link};
+use super::link::Link;
+use super::question::Answer;
 use super::shared::{Wake, lock};
 use crate::backend::{Claim, Losses, Mode};
 use crate::name::OwnerId;
@@ -127,7 +128,7 @@ pub(super) struct Renewed(Option<Arc<Link>>);
 
 impl Renewed {
     pub(super) fn of(answer: &Answer) -> Self {
-        Self((answer.wake() == Wake::Tracking).then(|| Arc::clone(&answer.link)))
+        Self(if answer.wake() == Wake::Tracking { answer.live.link.upgrade() } else { None })
     }
 
     /// Has the server watch these holds. By itself: no renewal waits for this.
@@ -147,14 +148,14 @@ impl Link {
         for _ in 0..TRIES {
             watched.expect(&keys);
             let Some(live) = self.live().clone() else { return watched.give_up(&keys) };
-            let mut connection = live.connection.clone();
-            let ask = read(&mut connection, &keys);
-            match tokio::time::timeout(self.shared.timeout, ask).await {
-                Ok(Ok(there)) if there == keys.len() => keys = watched.is_watched(keys),
-                Ok(Ok(_)) => {
-                    // One of them is gone already; which one, the renewals will say.
-                    watched.give_up(&keys);
-                    return keys.iter().for_each(|(_, owner)| watched.losses.suspect(*owner));
+            match tokio::time::timeout(self.shared.timeout, read(&live.connection, &keys)).await {
+                Ok(Ok(there)) => {
+                    let mut there = there.into_iter();
+                    let (present, gone): (Vec<_>, Vec<_>) = keys.into_iter().partition(|_| there.next().unwrap_or(false));
+                    // Lost, or given back meanwhile: the renewals will say.
+                    watched.give_up(&gone);
+                    gone.iter().for_each(|(_, owner)| watched.losses.suspect(*owner));
+                    keys = watched.is_watched(present);
                 }
                 failed => {
                     debug!(error = ?failed.map(Result::err), "holds are not watched; their loss is noticed by the next renewal");
@@ -169,18 +170,29 @@ impl Link {
     }
 }
 
-/// Has the server remember keys for us by reading them. How many of them there are.
-async fn read(connection: &mut super::connection::Connection, keys: &[(String, OwnerId)]) -> RedisResult<usize> {
+/// Has the server remember keys for us by reading them. Which of them there are.
+async fn read(connection: &Connection, keys: &[(String, OwnerId)]) -> RedisResult<Vec<bool>> {
     let mut both = pipe();
     both.cmd("CLIENT").arg("CACHING").arg("YES").cmd("EXISTS");
     for (key, _) in keys {
         both.arg(key);
     }
-    let mut answers = connection.req_packed_commands(&both, 0, 2).await?.into_iter().map(Value::extract_error);
-    let mut next = || answers.next().unwrap_or(Ok(Value::Nil));
-    next()?;
-    match next()? {
-        Value::Int(there) => Ok(usize::try_from(there).unwrap_or(0)),
-        _ => Ok(0),
+    let answers: RedisResult<Vec<Value>> =
+        connection.send_all(&both, 0, 2).await?.into_iter().map(Value::extract_error).collect();
+    if answers?.last().and_then(count) == Some(keys.len()) {
+        return Ok(vec![true; keys.len()]);
+    }
+    // One by one. What is deleted from now on is told.
+    let mut each = pipe();
+    for (key, _) in keys {
+        each.cmd("EXISTS").arg(key);
+    }
+    Ok(connection.send_all(&each, 0, keys.len()).await?.iter().map(|there| count(there) == Some(1)).collect())
+}
+
+fn count(answer: &Value) -> Option<usize> {
+    match answer {
+        Value::Int(count) => usize::try_from(*count).ok(),
+        _ => None,
     }
 }

@@ -76,14 +76,14 @@ impl Redis {
     pub(super) fn to_acquire(&self, claim: &Claim, at_least: Option<Token>) -> Result<Call> {
         let name = &claim.resource;
         let (owner, lease, idle) = (claim.owner.to_string(), claim.lease_millis().to_string(), self.token_idle.clone());
-        let (main, token, note) = (name.as_str().to_owned(), self.layout.token(name), claim.note.as_deref());
+        let (main, token, note) = (name.as_str().to_owned(), self.layout.token(name).to_string(), claim.note.as_deref());
         let (channel, verb) = (self.layout.channel_of(claim), self.publish().to_owned());
         let least = least(at_least, claim.tokens)?;
         let call = match claim.mode {
             Mode::Fair => {
                 let [line, deadlines, ours] = keys::line(name);
                 let mut keys = vec![main, token, line, deadlines, ours];
-                let mut args = vec![owner, lease, idle, place(claim), self.layout.channel(name), verb, least];
+                let mut args = vec![owner, lease, idle, place(claim), self.layout.channel(name).to_string(), verb, least];
                 if let Some(note) = note {
                     keys.push(keys::note(name));
                     args.push(note.to_owned());
@@ -162,7 +162,7 @@ impl Redis {
                 let [line, deadlines, ours] = keys::line(name);
                 let mut keys = vec![main, line, deadlines, ours];
                 keys.extend(claim.note.as_ref().map(|_| keys::note(name)));
-                Call { source: &FAMILY.fair_release, keys, args: vec![owner, self.layout.channel(name), verb] }
+                Call { source: &FAMILY.fair_release, keys, args: vec![owner, self.layout.channel(name).to_string(), verb] }
             }
         }
     }

@@ -1,21 +1,24 @@
-//! Asking for a lock: once, and once more by those who will wait for it.
+//! The verbs of the contract, and the first of them: asking for a lock, once, and once more by those who will wait for it.
 
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use async_trait::async_trait;
+use redis::{Cmd, Value, cmd};
 
 use super::fault::NAME;
 use super::keys::{self, Layout};
-use super::link::Answer;
-use super::question::{Question, by_hash};
+use super::question::{Answer, Question, call_of, joined};
 use super::reply::{is_redisson_field, text, token_of, unexpected};
 use super::reserved::refuse_all_tag;
 use super::scripts::Source;
 use super::shared::Wake;
 use super::{Redis, wire, written};
-use crate::backend::{Attempt, Claim, Mode, Queue, Retry};
+use crate::backend::{
+    Attempt, Backend, Broken, Capabilities, Claim, Mode, Queue, Released, Renewal, Retry, Scope, Server, State, Voter,
+};
 use crate::error::{Error, Fault, Result};
-use crate::name::Token;
+use crate::name::{Resource, Token};
+use crate::signal::Signal;
 
 /// How soon those ask again whom nobody tells: other libraries of the plain layout publish nothing, and a server that has yet
 /// to take over a slot remembers nobody.
@@ -24,7 +27,7 @@ const UNTOLD: Duration = Duration::from_millis(200);
 impl Redis {
     /// A free lock costs one question. Whoever is told "busy" and will wait asks again at once, and to be told of the next change
     /// from then on: so the server remembers nothing for those who get what they ask for.
-    pub(super) async fn ask(&self, claim: &Claim, at_least: Option<Token>) -> Result<Attempt> {
+    async fn ask(&self, claim: &Claim, at_least: Option<Token>) -> Result<Attempt> {
         // A quorum may find a node of another layout after it has said what it carries.
         self.capabilities.refuse(claim.mode)?;
         let slot = self.router.slot(&claim.resource)?;
@@ -54,7 +57,9 @@ impl Redis {
                 within = within.min(UNTOLD);
             }
         }
-        within = within.min(answer.link.waits(&channel, claim, answer.wake()));
+        if let Some(link) = answer.live.link.upgrade() {
+            within = within.min(link.waits(&channel, claim, answer.wake()));
+        }
         if answer.wake() == Wake::PubSub && self.layout == Layout::Plain {
             within = within.min(UNTOLD);
         }
@@ -89,15 +94,16 @@ impl Redis {
     }
 
     fn to_acquire_lock(&self, claim: &Claim, at_least: Option<Token>) -> Result<(&'static Source, Cmd)> {
-        let name = &claim.resource;
-        let (token, note) = (self.layout.token(name), claim.note.as_ref().map(|_| keys::note(name)).unwrap_or_default());
-        let (owner, lease, tokens) = (claim.owner.to_string(), claim.lease_millis().to_string(), claim.tokens.to_string());
-        let keys = [name.as_str(), &token, &note];
-        let least = wire::least(at_least, claim.tokens)?;
-        let args = [&*owner, &*lease, &*tokens, &*self.token_idle, &*least, claim.note.as_deref().unwrap_or_default()];
-        let without_note = usize::from(claim.note.is_none());
-        let source = &self.scripts.acquire;
-        Ok((source, by_hash(source, &keys[..3 - without_note], &args[..6 - without_note])))
+        let (name, source) = (&claim.resource, &self.scripts.acquire);
+        let note = claim.note.as_ref().map(|_| keys::note(name));
+        let mut call = call_of(source, 2 + usize::from(note.is_some()), 3 * name.as_str().len() + 192, 6);
+        call.arg(name.as_str());
+        joined(&mut call, self.layout.token(name).parts());
+        call.arg(note);
+        self.write_owner(&mut call, claim);
+        call.arg(claim.lease_millis()).arg(claim.tokens).arg(&*self.token_idle).arg(wire::least(at_least, claim.tokens)?);
+        call.arg(claim.note.as_deref());
+        Ok((source, call))
     }
 
     /// What the script says.
@@ -134,5 +140,81 @@ impl Redis {
         }
         let holder = holder.filter(|holder| *holder != "mode").map(str::to_owned);
         Ok(Attempt::busy(Duration::from_millis(left.saturating_add(1)), holder))
+    }
+}
+
+#[async_trait]
+impl Backend for Redis {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn partition(&self, resource: &Resource) -> u32 {
+        // A name that is refused is held by nobody.
+        self.router.slot(resource).map_or(0, u32::from)
+    }
+
+    async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
+        self.ask(claim, None).await
+    }
+
+    async fn renew(&self, claims: &[Claim]) -> Result<Vec<Renewal>> {
+        self.extend(claims).await
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Released> {
+        if !claim.mode.holds() {
+            return Ok(Released::NotHeld);
+        }
+        let released = self.give_back(claim).await?;
+        // Those who share may have waited for a writer that only stood in line.
+        if released != Released::NotHeld || claim.mode == Mode::Write {
+            self.wake(claim);
+        }
+        Ok(released)
+    }
+
+    async fn watch(&self, claim: &Claim) -> Result<Signal> {
+        self.router.listen(&claim.resource, &self.layout.channel_of(claim)).await
+    }
+
+    async fn inspect(&self, scope: Scope<'_>) -> Result<Vec<State>> {
+        match scope {
+            Scope::One(name) => Ok(vec![self.state(name).await?]),
+            Scope::Prefix(prefix) => self.list(prefix).await,
+        }
+    }
+
+    async fn break_hold(&self, name: &Resource) -> Result<Option<Broken>> {
+        self.break_all(name, None).await
+    }
+
+    async fn close(&self) -> Result<()> {
+        let key = keys::client(&self.prefix, self.client.id);
+        let mut del = cmd("DEL");
+        del.arg(&key);
+        // The record ends by itself if this does not reach the server.
+        drop(self.router.ask("removing the client's record", self.router.slot_of_key(&key), Question::Command(&del)).await);
+        self.router.close();
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Voter for Redis {
+    async fn vote(&self, claim: &Claim, at_least: Option<Token>) -> Result<Attempt> {
+        self.ask(claim, at_least).await
+    }
+
+    async fn break_above(&self, name: &Resource, at_least: Token) -> Result<Option<Broken>> {
+        self.break_all(name, Some(at_least)).await
+    }
+
+    async fn identify(&self, longest: Duration) -> Result<Server> {
+        self.who_answers(longest).await
+    }
+
+    fn connection(&self) -> u64 {
+        self.router.session()
     }
 }
