@@ -33,10 +33,13 @@ pub(crate) struct Background(Arc<Inner>);
 struct Inner {
     runtime: Handle,
     ended: AtomicBool,
-    /// Tells those who wait that there is nothing to wait for any more.
-    closing: Notify,
+    /// Tell those who wait that there is nothing to wait for any more. Several, so that not all who wait meet at one.
+    closing: [Notify; BELLS],
     pace: Pace,
 }
+
+/// As many as threads that are likely to meet.
+const BELLS: usize = 8;
 
 /// How often the runtime wakes by itself while calls are made.
 const BEAT: Duration = Duration::from_millis(20);
@@ -56,7 +59,7 @@ struct Pace {
 
 impl Background {
     pub(crate) fn new(runtime: Handle) -> Self {
-        Self(Arc::new(Inner { runtime, ended: AtomicBool::new(false), closing: Notify::new(), pace: Pace::default() }))
+        Self(Arc::new(Inner { runtime, ended: AtomicBool::new(false), closing: Default::default(), pace: Pace::default() }))
     }
 
     pub(crate) fn handle(&self) -> &Handle {
@@ -77,7 +80,8 @@ impl Background {
     /// A call is about to wait for its answer, with a time limit.
     pub(crate) fn begin_wait(&self) {
         let Pace { beats, called } = &self.0.pace;
-        if !called.swap(true, Ordering::SeqCst) && !beats.swap(true, Ordering::SeqCst) {
+        // Most find it so, and need not write what all share.
+        if !called.load(Ordering::Relaxed) && !called.swap(true, Ordering::SeqCst) && !beats.swap(true, Ordering::SeqCst) {
             let inner = Arc::downgrade(&self.0);
             self.spawn(async move {
                 let mut idle = 0;
@@ -101,17 +105,18 @@ impl Background {
     /// Notes that the runtime has ended under the locker: its timers must not be touched any more.
     pub(crate) fn end(&self) {
         self.0.ended.store(true, Ordering::Release);
-        self.0.closing.notify_waiters();
+        self.close();
     }
 
     /// Tells those who wait that the locker closes.
     pub(crate) fn close(&self) {
-        self.0.closing.notify_waiters();
+        self.0.closing.iter().for_each(Notify::notify_waiters);
     }
 
-    /// Resolves when there is nothing to wait for any more.
-    pub(crate) async fn closing(&self, is_closed: impl Fn() -> bool) {
-        let mut closing = std::pin::pin!(self.0.closing.notified());
+    /// Resolves when there is nothing to wait for any more. Any number will do: who waits by other ones meets fewer.
+    pub(crate) async fn closing(&self, number: u64, is_closed: impl Fn() -> bool) {
+        let bell = usize::try_from(number).unwrap_or(0) % BELLS;
+        let mut closing = std::pin::pin!(self.0.closing[bell].notified());
         closing.as_mut().enable();
         if !is_closed() && !self.has_ended() {
             closing.await;

@@ -6,7 +6,6 @@
 
 pub(crate) mod acquire;
 pub(crate) mod background;
-pub(crate) mod call;
 pub(crate) mod driven;
 pub(crate) mod guard;
 pub(crate) mod hold;
@@ -26,8 +25,7 @@ use tokio::sync::watch;
 
 use self::acquire::{Patience, sleep_long};
 use self::background::Background;
-use self::call::bounded;
-use self::driven::{Desk, Driven};
+use self::driven::{Desk, Driven, bounded};
 use self::keeper::{Keeper, UnderWay};
 use self::turnstile::Turnstile;
 use crate::audit;
@@ -160,8 +158,8 @@ impl Engine {
     }
 
     /// Resolves when the locker closes.
-    async fn closing(&self) {
-        self.background.closing(|| self.is_closed()).await;
+    async fn closing(&self, number: u64) {
+        self.background.closing(number, || self.is_closed()).await;
     }
 
     /// Sees a call of the backend to its end, driven by the caller. Dropped half-way, it goes on in the background.

@@ -18,12 +18,13 @@ use crate::engine::guard::Held;
 use crate::engine::hold::Terms;
 use crate::error::Error;
 
+/// Whoever has both locks has taken this one before that of a lane.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Turnstile(Arc<Mutex<Lanes>>);
 
 #[derive(Debug, Default)]
 struct Lanes {
-    open: HashMap<Gate, Lane>,
+    open: HashMap<Gate, Arc<Mutex<Lane>>>,
     /// What was taken at gates that nobody of this process stands at now, but did a moment ago.
     taken: HashMap<Gate, Taken>,
 }
@@ -135,7 +136,9 @@ impl Turnstile {
     /// Takes the turn, or a place in line, for one who waits so long.
     pub(crate) fn enter(&self, gate: &Gate, terms: &Terms, wait: impl FnOnce() -> Duration) -> Entry {
         let mut lanes = self.lanes();
-        if let Some(lane) = lanes.open.get_mut(gate) {
+        if let Some(lane) = lanes.open.get(gate) {
+            let mut locked = locked(lane);
+            let lane = &mut *locked;
             let (pass, later) = oneshot::channel();
             if lane.waiting.len() == lane.waiting.capacity() {
                 // Those who left are met again only when the lane moves, which may be never.
@@ -154,36 +157,43 @@ impl Turnstile {
                 _ => None,
             };
             let came = lane.came.clone();
+            drop(locked);
             drop(lanes);
             // Not under the lock: whoever is woken may drop what takes it.
             sooner.into_iter().chain(came).for_each(|one| one.notify_one());
             return Entry::Later { arrival, pass: later };
         }
-        let lane = lanes.begin(gate);
-        Entry::Now(self.turn(gate, lane, lane.taken.rests_until()))
+        let (lane, rests_until) = lanes.begin(gate);
+        drop(lanes);
+        Entry::Now(self.turn(gate, lane, rests_until))
     }
 
     /// Takes the turn only if nobody of this process has it.
     pub(crate) fn try_enter(&self, gate: &Gate) -> Tried {
         let mut lanes = self.lanes();
         match lanes.open.get(gate) {
-            Some(Lane { resting: Some(_), .. }) => Tried::Alone,
+            Some(lane) if locked(lane).resting.is_some() => Tried::Alone,
             Some(_) => Tried::Taken,
             None => {
-                let lane = lanes.begin(gate);
+                let (lane, _) = lanes.begin(gate);
+                drop(lanes);
                 Tried::Turn(self.turn(gate, lane, None))
             }
         }
     }
 
-    fn turn(&self, gate: &Gate, lane: &Lane, rests_until: Option<Instant>) -> Turn {
-        let (has_waiters, is_contended) = (lane.arrivals > 0, lane.contended);
-        Turn { gate: gate.clone(), stile: self.clone(), rests_until, has_waiters, is_contended }
+    fn turn(&self, gate: &Gate, lane: Arc<Mutex<Lane>>, rests_until: Option<Instant>) -> Turn {
+        let (has_waiters, is_contended) = {
+            let lane = locked(&lane);
+            (lane.arrivals > 0, lane.contended)
+        };
+        Turn { gate: gate.clone(), stile: self.clone(), lane, rests_until, has_waiters, is_contended }
     }
 
     /// What one knows who came as this one in the lane and was given no pass.
     pub(crate) fn standing(&self, gate: &Gate, arrival: u64) -> Standing {
-        match self.lanes().open.get(gate) {
+        let lanes = self.lanes();
+        match lanes.open.get(gate).map(|lane| locked(lane)).as_deref() {
             Some(Lane { trouble: Some(trouble), .. }) => Standing::Trouble(trouble.clone()),
             Some(lane) if gate.answers_are_shared() && lane.refused < arrival => Standing::Unknown,
             // One who does not wait is answered by others' asking; a task of this process has it, or is about to.
@@ -202,45 +212,43 @@ impl Turnstile {
     }
 
     fn lanes(&self) -> MutexGuard<'_, Lanes> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
+}
 
-    /// The next one in line who still waits, if `fits`; the lane goes when nobody does.
-    fn next(&self, gate: &Gate, keep_lane: bool, fits: impl Fn(&Terms) -> bool) -> Option<Waiter> {
-        let mut lanes = self.lanes();
-        let lane = lanes.open.get_mut(gate)?;
-        while lane.waiting.front().is_some_and(|w| w.pass.is_closed()) {
-            lane.waiting.pop_front();
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Lane {
+    /// The next one in line who still waits, if `fits`.
+    fn next(&mut self, fits: impl Fn(&Terms) -> bool) -> Option<Waiter> {
+        while self.waiting.front().is_some_and(|w| w.pass.is_closed()) {
+            self.waiting.pop_front();
         }
-        match lane.waiting.front() {
-            Some(next) if fits(&next.terms) => lane.waiting.pop_front(),
-            Some(_) => None,
-            None => {
-                if !keep_lane {
-                    lanes.end(gate);
-                }
-                None
-            }
-        }
+        self.waiting.front().is_some_and(|next| fits(&next.terms)).then(|| self.waiting.pop_front()).flatten()
     }
 }
 
 impl Lanes {
-    /// Opens a lane, for one who may have been there a moment ago.
-    fn begin(&mut self, gate: &Gate) -> &mut Lane {
+    /// Opens a lane, for one who may have been there a moment ago: others may go first until then.
+    fn begin(&mut self, gate: &Gate) -> (Arc<Mutex<Lane>>, Option<Instant>) {
         let taken = if self.taken.is_empty() { None } else { self.taken.remove(gate) };
         let taken = taken.filter(Taken::matters).unwrap_or_default();
-        self.open.entry(gate.clone()).or_insert_with(|| Lane::new(gate, taken))
+        let lane = Arc::new(Mutex::new(Lane::new(gate, taken)));
+        self.open.insert(gate.clone(), Arc::clone(&lane));
+        (lane, taken.rests_until())
     }
 
-    fn end(&mut self, gate: &Gate) {
-        let Some(lane) = self.open.remove(gate) else { return };
-        if lane.taken.matters() {
+    /// Closes a lane at which nobody stands any more.
+    fn end(&mut self, gate: &Gate, taken: Taken) {
+        self.open.remove(gate);
+        if taken.matters() {
             if self.taken.len() == self.taken.capacity() {
                 self.taken.retain(|_, taken| taken.matters());
                 self.taken.reserve(self.taken.len() + 1);
             }
-            self.taken.insert(gate.clone(), lane.taken);
+            self.taken.insert(gate.clone(), taken);
         }
     }
 }

@@ -74,22 +74,31 @@ impl Wanted {
     /// Asks, in the name of the owner if there is one: its nested calls share one hold.
     pub(crate) async fn acquire(&self, mode: Mode, patience: Patience) -> Result<Option<Guard>> {
         let request = self.request(mode, patience)?;
-        let core = &self.engine;
-        let Some(owner) = self.owner.clone().or_else(Owner::current) else { return self.hold(request).await };
-        let slot = owner.slot(core, &request.resource);
+        match self.owner.clone().or_else(Owner::current) {
+            None => self.hold(request).await,
+            // Apart, so that what most wait in is small.
+            Some(owner) => Box::pin(self.acquire_as(owner, request)).await,
+        }
+    }
+
+    async fn acquire_as(&self, owner: Owner, request: Request) -> Result<Option<Guard>> {
+        let (engine, mode, patience) = (&self.engine, request.mode, request.patience);
+        let slot = owner.slot(engine, &request.resource);
         let entered = match slot.try_enter()? {
             Some(entered) => entered,
             // Another call of this owner is acquiring the same name.
-            None if patience == Patience::None => return acquire::not_asked(core, &request),
+            None if patience == Patience::None => return acquire::not_asked(engine, &request),
             None => {
-                let Some(entered) = core.within(patience, slot.enter()).await else { return acquire::not_asked(core, &request) };
+                let Some(entered) = engine.within(patience, slot.enter()).await else {
+                    return acquire::not_asked(engine, &request);
+                };
                 entered?
             }
         };
         match entered {
             Entered::Again(guard) => {
                 may_reenter(&guard, mode)?;
-                core.settings.counters.reentered.up();
+                engine.settings.counters.reentered.up();
                 Ok(Some(guard))
             }
             Entered::First(place) => {
@@ -141,10 +150,13 @@ impl Wanted {
         }
     }
 
-    async fn hold(&self, request: Request) -> Result<Option<Guard>> {
-        match acquire::acquire(&self.engine, request).await? {
-            Some(Outcome::Held(guard)) => Ok(Some(guard)),
-            Some(Outcome::Done(_)) | None => Ok(None),
+    fn hold(&self, request: Request) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+        let acquired = acquire::acquire(&self.engine, request);
+        async {
+            match acquired.await? {
+                Some(Outcome::Held(guard)) => Ok(Some(guard)),
+                Some(Outcome::Done(_)) | None => Ok(None),
+            }
         }
     }
 
@@ -157,19 +169,19 @@ impl Wanted {
     }
 
     fn request(&self, mode: Mode, patience: Patience) -> Result<Request> {
-        let core = &self.engine;
-        if core.is_closed() {
+        let engine = &self.engine;
+        if engine.is_closed() {
             return Err(Error::Closed);
         }
-        core.capabilities.refuse(mode)?;
+        engine.capabilities.refuse(mode)?;
         let resource = self.resource.clone()?;
-        let drift = core.settings.drift.allowance(self.lease);
+        let drift = engine.settings.drift.allowance(self.lease);
         if drift >= self.lease {
             let asked = format!("a lease of {:?}", self.lease);
             return Err(Error::config(asked, format!("is over before it begins, less {drift:?} for drift"), "a longer lease"));
         }
         let note = self.note.as_deref().map(Claim::check_note).transpose()?;
-        let lease = core.capabilities.leases.fit(self.lease)?;
+        let lease = engine.capabilities.leases.fit(self.lease)?;
         let terms = Terms { lease, fixed: self.fixed, max_hold: self.max_hold, note };
         Ok(Request { resource, mode, terms, patience, alone: self.alone, instead_of: None })
     }

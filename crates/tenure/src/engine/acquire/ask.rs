@@ -12,7 +12,7 @@ use super::wait::sleep_long;
 use super::{ACQUIRING, Contender, Got};
 use crate::backend::{Attempt, Claim, Retry};
 use crate::clock::{Instant, deadline};
-use crate::engine::call::{Call, at_once, bounded, poll_call, unanswered};
+use crate::engine::driven::{Call, at_once, bounded, poll_call, unanswered};
 use crate::engine::guard::Guard;
 use crate::engine::hold::Hold;
 use crate::engine::turnstile::Turn;
@@ -66,7 +66,7 @@ impl Contender {
     async fn answer_or_stop(&self, engine: &Engine, call: &mut Call<'_, Attempt>, limit: Instant) -> Option<Result<Attempt>> {
         let Settings { backend, clock, timeout, .. } = &engine.settings;
         let give_up = self.gives_up_at();
-        let mut closing = pin!(engine.closing());
+        let mut closing = pin!(engine.closing(self.asked.as_nanos()));
         // One timer for both.
         let mut time = pin!(sleep_long(limit.min(give_up).since(clock.now())));
         // It was polled when it was sent, by the same task.

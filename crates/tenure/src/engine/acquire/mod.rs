@@ -53,7 +53,9 @@ pub(crate) enum Outcome {
 type Answer = Result<Option<Outcome>>;
 
 /// Acquires. `None`: somebody else had it all the time.
-pub(crate) async fn acquire(engine: &Arc<Engine>, request: Request) -> Answer {
+///
+/// Begins at once, so that the caller waits in something small.
+pub(crate) fn acquire(engine: &Arc<Engine>, request: Request) -> impl Future<Output = Answer> + Send + use<> {
     let acquiring = engine.begin();
     let asked = engine.settings.clock.now();
     let work = |desk| {
@@ -63,7 +65,8 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, request: Request) -> Answer {
         // Borrowed by what it does, and so not moved once it has begun.
         async move { contender.run().await }
     };
-    Driven::new(&engine.background, work).await.unwrap_or(Err(Error::Closed))
+    let driven = Driven::new(&engine.background, work);
+    async { driven.await.unwrap_or(Err(Error::Closed)) }
 }
 
 /// What is told to one who did not come to ask, because another call of its owner does: what is known from that.

@@ -13,7 +13,7 @@ use super::step::Event;
 use crate::backend::Claim;
 use crate::clock::Instant;
 use crate::engine::Settings;
-use crate::engine::call::bounded;
+use crate::engine::driven::bounded;
 use crate::engine::turnstile::{Gate, Pass, Standing, Turn};
 
 /// The least time between a failed attempt and the next, if the policy's pause is not shorter.
@@ -96,7 +96,7 @@ impl Contender {
         }
         let engine = self.engine();
         let give_up = self.gives_up_at();
-        let mut closing = pin!(engine.closing());
+        let mut closing = pin!(engine.closing(self.asked.as_nanos()));
         let mut time = pin!(sleep_long(give_up.since(engine.settings.clock.now())));
         std::future::poll_fn(|cx| {
             // A caller that has gone leaves this to the background, which polls it then.

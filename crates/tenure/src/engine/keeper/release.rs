@@ -6,8 +6,8 @@ use super::{Keeper, Place};
 use crate::backend::{Claim, Released};
 use crate::clock::Instant;
 use crate::engine::Settings;
-use crate::engine::call::{Call, at_once, bounded};
 use crate::engine::driven::Desk;
+use crate::engine::driven::{at_once, bounded};
 use crate::engine::turnstile::Turn;
 use crate::error::{Error, Result};
 use crate::lost::Lost;
@@ -31,12 +31,6 @@ enum By {
     Caller,
     /// Which sees it to its end.
     Background,
-}
-
-/// What has come of the first try so far.
-enum Begun<'a> {
-    Failed(Error),
-    UnderWay(Call<'a, Released>, Option<Place<'a>>),
 }
 
 /// Counts a release for as long as it is under way.
@@ -74,23 +68,29 @@ impl Release {
     }
 
     async fn tell(&mut self, keeper: &Keeper, by: By, answer: &(dyn Fn(Result<()>) + Send + Sync)) {
-        let backend = &keeper.settings().backend;
         let place = match by {
             By::Caller => keeper.calls().try_enter(self.since),
             By::Background => None,
         };
-        if place.is_none() {
-            return Box::pin(self.go_on_telling(keeper, by, None, answer)).await;
-        }
-        let claim = self.claim.clone();
-        let mut call = backend.release(&claim);
-        let begun = match at_once(&**backend, DOING, &mut call).await {
-            Some(Ok(released)) => return answer(self.told(released, true)),
-            Some(Err(e)) => Begun::Failed(e),
-            None => Begun::UnderWay(call, place),
+        let failed = match place {
+            None => None,
+            Some(place) => match self.begin(keeper, place).await {
+                Ok(released) => return answer(self.told(released, true)),
+                failed => failed.err(),
+            },
         };
         // Apart, so that the way of most is short.
-        Box::pin(self.go_on_telling(keeper, by, Some(begun), answer)).await;
+        Box::pin(self.go_on_telling(keeper, by, failed, answer)).await;
+    }
+
+    /// The first try.
+    async fn begin(&self, keeper: &Keeper, _place: Place<'_>) -> Result<Released> {
+        let Settings { backend, timeout, .. } = keeper.settings();
+        let mut call = backend.release(&self.claim);
+        match at_once(&**backend, DOING, &mut call).await {
+            Some(released) => released,
+            None => bounded(*timeout, &**backend, DOING, call).await,
+        }
     }
 
     /// One try, when it has a place.
@@ -120,16 +120,15 @@ impl Release {
         &mut self,
         keeper: &Keeper,
         by: By,
-        mut begun: Option<Begun<'_>>,
+        mut failed: Option<Error>,
         answer: &(dyn Fn(Result<()>) + Send + Sync),
     ) {
         let Settings { backend, clock, timeout, retry, .. } = keeper.settings();
         let (give_up, answer_by) = (self.since.after(self.claim.lease), self.since.after(*timeout));
         let mut failures = 0;
         loop {
-            let released = match begun.take() {
-                Some(Begun::Failed(e)) => Err(e),
-                Some(Begun::UnderWay(call, _place)) => bounded(*timeout, &**backend, DOING, call).await,
+            let released = match failed.take() {
+                Some(e) => Err(e),
                 // The wait for a place counts, too: however many there are, a try takes no longer than a call may.
                 None => bounded(*timeout, &**backend, DOING, self.call(keeper, by)).await,
             };

@@ -14,7 +14,7 @@ use crate::backend::{Mode, Renewal};
 use crate::clock::{Instant, deadline};
 use crate::engine::Settings;
 use crate::engine::background::Background;
-use crate::engine::call::bounded;
+use crate::engine::driven::bounded;
 use crate::error::Result;
 use crate::lost::LostReason;
 use crate::retry::jitter;

@@ -1,13 +1,13 @@
 //! [`Turn`]: the right of one task of the process to ask the store for a name.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::taken::Taken;
-use super::{Gate, Heard, Lane, Pass, Turnstile, Waiter};
+use super::{Gate, Heard, Lane, Pass, Turnstile, Waiter, locked};
 use crate::engine::hold::Terms;
 use crate::error::Error;
 
@@ -19,6 +19,8 @@ const ANSWERS_WITHIN: Duration = Duration::from_millis(250);
 pub(crate) struct Turn {
     pub(super) gate: Gate,
     pub(super) stile: Turnstile,
+    /// Open for as long as there is a turn.
+    pub(super) lane: Arc<Mutex<Lane>>,
     /// Others shall have a chance first until then.
     pub(super) rests_until: Option<Instant>,
     /// Whether others of this process have come to wait since it has wanted this without a break.
@@ -31,7 +33,7 @@ impl Turn {
     /// How many wait behind this one.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
-        self.lane(|lane| lane.waiting.len()).unwrap_or(0)
+        self.lane(|lane| lane.waiting.len())
     }
 
     /// How many may want the hold after this one: many, if somebody has come to wait since this process has wanted it without a
@@ -61,19 +63,19 @@ impl Turn {
             lane.resting = Some((behind.map_or(until, |by| by.min(until)), Arc::clone(&sooner)));
         });
         let _rests = Rests(self);
-        while let Some(until) = self.lane(|lane| lane.resting.as_ref().map(|(until, _)| *until)).flatten()
+        while let Some(until) = self.lane(|lane| lane.resting.as_ref().map(|(until, _)| *until))
             && timeout_at(until, sooner.notified()).await.is_ok()
         {}
     }
 
     /// How many have come to wait so far, if answers are shared with them.
     pub(crate) fn arrivals(&self) -> u64 {
-        if self.gate.answers_are_shared() { self.lane(|lane| lane.arrivals).unwrap_or(0) } else { 0 }
+        if self.gate.answers_are_shared() { self.lane(|lane| lane.arrivals) } else { 0 }
     }
 
     /// Resolves when somebody comes with whom the next answer will be shared.
     pub(crate) async fn newcomer(&self, known: u64) {
-        let Some(came) = self.lane(|lane| lane.came.clone()).flatten() else { return std::future::pending().await };
+        let Some(came) = self.lane(|lane| lane.came.clone()) else { return std::future::pending().await };
         while self.arrivals() <= known {
             came.notified().await;
         }
@@ -104,7 +106,7 @@ impl Turn {
             let came_before = lane.waiting.partition_point(|w| w.arrival <= arrivals);
             lane.waiting.drain(..came_before).collect::<Vec<_>>()
         });
-        for waiter in served.unwrap_or_default() {
+        for waiter in served {
             std::mem::drop(waiter.pass.send(Pass::Done(left)));
         }
     }
@@ -137,15 +139,17 @@ impl Turn {
         self.lane(|lane| (lane.last, lane.gave_back) = (None, None));
     }
 
-    fn lane<T>(&self, look: impl FnOnce(&mut Lane) -> T) -> Option<T> {
-        self.stile.lanes().open.get_mut(&self.gate).map(look)
+    fn lane<T>(&self, look: impl FnOnce(&mut Lane) -> T) -> T {
+        look(&mut locked(&self.lane))
     }
 
     /// The next in line, if its terms allow it to have a hold with these. The turn stays with the hold.
     pub(crate) fn next_with(&self, terms: &Terms) -> Option<Waiter> {
-        let next = self.stile.next(&self.gate, true, |next| terms.allow_hand_over(next))?;
-        self.lane(|lane| lane.taken.hand_over());
-        Some(next)
+        self.lane(|lane| {
+            let next = lane.next(|next| terms.allow_hand_over(next))?;
+            lane.taken.hand_over();
+            Some(next)
+        })
     }
 }
 
@@ -160,11 +164,12 @@ impl Drop for Rests<'_> {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        if let Some(next) = self.stile.next(&self.gate, false, |_| true)
-            && let Some(turn) = self.lane(|lane| self.stile.turn(&self.gate, lane, lane.taken.rests_until()))
-        {
-            // A waiter that left in this moment drops the turn, which passes it on to the next.
-            std::mem::drop(next.pass.send(Pass::Turn(turn)));
-        }
+        let mut lanes = self.stile.lanes();
+        let (next, taken) = self.lane(|lane| (lane.next(|_| true), lane.taken));
+        let Some(next) = next else { return lanes.end(&self.gate, taken) };
+        std::mem::drop(lanes);
+        let turn = self.stile.turn(&self.gate, Arc::clone(&self.lane), taken.rests_until());
+        // A waiter that left in this moment drops the turn, which passes it on to the next.
+        std::mem::drop(next.pass.send(Pass::Turn(turn)));
     }
 }
