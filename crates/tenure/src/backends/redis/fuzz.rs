@@ -95,7 +95,12 @@ pub(crate) fn keys(data: &[u8]) {
     }
     assert!(keys::is_place(&format!("{}:{owner}", Layout::Redisson.channel(&name))));
     let Ok(slot) = slot_of_name(&name) else { return };
-    let mut all = vec![Layout::Redisson.token(&name).to_string(), Layout::Plain.token(&name).to_string(), keys::note(&name), keys::notes(&name)];
+    let mut all = vec![
+        Layout::Redisson.token(&name).to_string(),
+        Layout::Plain.token(&name).to_string(),
+        keys::note(&name),
+        keys::notes(&name),
+    ];
     all.extend([keys::writers(&name), keys::share(&name, owner), keys::latch_mark(&name, owner)]);
     all.extend([keys::held_permits(&name, false), keys::held_permits(&name, true)]);
     all.extend(keys::line(&name));
