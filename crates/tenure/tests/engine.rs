@@ -237,6 +237,27 @@ fn events_carry_name_and_token() {
     assert!(seen.iter().any(|(event, fields)| event == "released" && fields.contains("held_for")));
 }
 
+#[tokio::test]
+async fn lockers_share_a_memory_that_has_a_name() {
+    let connect = |url: &'static str| async move { Locker::connect(url).await.expect("connected") };
+    let (one, other, apart) = (connect("memory:shared").await, connect("memory:shared").await, connect("memory:other").await);
+    let guard = one.mutex("a").lock().await.expect("locked");
+    assert!(other.mutex("a").try_lock().await.expect("asked").is_none(), "as another process would find it");
+    assert!(apart.mutex("a").try_lock().await.expect("asked").is_some());
+    let waits = tokio::spawn(other.mutex("a").lock());
+    let first = guard.token();
+    guard.release().await.expect("given back");
+    let next = waits.await.expect("no panic").expect("locked");
+    assert!(next.token() > first);
+    // Asked for by both: it would wait for itself.
+    tenure::Multi::of([one.mutex("b"), other.mutex("b")]).lock().await.expect_err("one store");
+    drop((next, one, other, apart));
+    for wrong in ["memory://host", "memory:/path", "memory:a b", "memory:a@b"] {
+        let error = Locker::connect(wrong).await.expect_err("no such store").to_string();
+        assert!(error.contains("memory:"), "{error}");
+    }
+}
+
 /// Everything happens to a lock that is told in an event.
 fn have_events() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");

@@ -102,3 +102,65 @@ fn who_is_told_of_a_loss_may_drop_another_guard_at_once() {
     drop(again.expect("it was given back"));
     drop(runtime.block_on(locker.mutex("c").lock()).expect("locked"));
 }
+
+/// As the task of an executor that keeps what waits only by its wakers: who drops the last one drops the task, with all that it holds.
+struct Kept(#[allow(dead_code, reason = "dropped, not read")] Guard);
+
+impl Wake for Kept {
+    fn wake(self: Arc<Self>) {}
+}
+
+#[test]
+fn who_drops_a_waker_may_drop_another_guard_with_it() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let locker = runtime.block_on(Locker::connect("memory:")).expect("connected");
+    let first = runtime.block_on(locker.mutex("a").lock()).expect("locked");
+    let (told, ended) = std::sync::mpsc::channel();
+    let mutex = locker.mutex("a");
+    // One stands in line so that tokens are reserved, and the hold can be handed over.
+    let next = runtime.spawn(mutex.lock());
+    while locker.stats().waiting < 1 {
+        std::thread::yield_now();
+    }
+    runtime.block_on(first.release()).expect("given back");
+    let second = runtime.block_on(next).expect("no panic").expect("locked");
+    let other = runtime.block_on(locker.mutex("b").lock()).expect("locked");
+    // Gone half-way: its waker is still in line, and all that keeps the other guard.
+    let mut gone = Box::pin(locker.mutex("a").lock());
+    let task = Arc::new(Kept(other));
+    let (kept, waker) = (Arc::downgrade(&task), Waker::from(task));
+    assert!(gone.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop((gone, waker));
+    while kept.strong_count() > 1 {
+        std::thread::yield_now();
+    }
+    // It may hang, and then the test must not.
+    let handle = runtime.handle().clone();
+    std::thread::spawn(move || told.send(handle.block_on(second.release())));
+    ended.recv_timeout(Duration::from_secs(20)).expect("nothing is locked while wakers are dropped").expect("given back");
+    let again = runtime.block_on(locker.mutex("b").lock_within(Duration::from_secs(20))).expect("asked");
+    assert!(again.is_some(), "the other guard went with its task");
+}
+
+#[tokio::test]
+async fn the_second_call_of_an_owner_hears_that_the_locker_closes() {
+    let locker = Locker::connect("memory:").await.expect("connected");
+    let _busy = locker.mutex("a").lock().await.expect("locked");
+    let owner = tenure::Owner::new();
+    let mutex = locker.mutex("a").owner(&owner);
+    // The first one stands still for ever.
+    let mut first = Box::pin(mutex.lock());
+    assert!(begin(&mut first).await);
+    let (second, bounded) = (tokio::spawn(mutex.lock()), tokio::spawn(mutex.lock_within(Duration::from_secs(60))));
+    // Both have to wait for the first one to be told.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    let close = tokio::spawn(async move { locker.close().await });
+    for waits in [tokio::spawn(async { second.await.expect("no panic").map(Some) }), bounded] {
+        let told = tokio::time::timeout(Duration::from_secs(20), waits).await.expect("told").expect("no panic");
+        assert!(matches!(told, Err(Error::Closed)), "{told:?}");
+    }
+    drop(first);
+    close.await.expect("no panic").expect("closed");
+}

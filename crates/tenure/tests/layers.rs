@@ -13,8 +13,8 @@ const LAYERS: &[(&[&str], &str)] = &[
     (&["duration", "secret"], "what is read from texts and files"),
     (&["backend"], "the contract between the engine and a store"),
     (&["stats", "audit", "store"], "what is counted and recorded; what opening a store needs"),
-    (&["engine/background", "engine/call", "engine/hold"], "where work runs, how long a call may take, one grant"),
-    (&["engine/driven"], "work that its caller drives, or the background"),
+    (&["engine/background", "engine/hold"], "where work runs, one grant"),
+    (&["engine/driven"], "work that its caller drives, or the background; how long a call may take"),
     // One room: a guard gives back through the keeper, which hands the hold on through the turnstile to who acquires, who gets a
     // guard; and each is reached by way of the engine that has them.
     (&["engine"], "acquiring, keeping, handing over, losing"),

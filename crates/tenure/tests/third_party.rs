@@ -3,10 +3,14 @@
 #[path = "stores/toy.rs"]
 mod toy;
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
+use tenure::backend::{Call, Capabilities, Layer, Opened};
+use tenure::backends::memory::Memory;
 use tenure::store::Scheme;
-use tenure::{Error, Locker, Result, connect};
+use tenure::{Error, ErrorKind, Fault, Locker, Result, connect};
 
 const SECRET: &str = "QXZJ";
 
@@ -91,4 +95,57 @@ fn a_name_is_registered_once() {
         "{taken}"
     );
     assert_eq!(connect::schemes().filter(|scheme| *scheme == "toy").count(), 1);
+}
+
+#[tokio::test]
+async fn a_store_that_hangs_or_panics_while_it_is_opened_is_unavailable() {
+    static HANGS: Scheme = Scheme::new("hangs", |_, _| Box::pin(std::future::pending()));
+    static PANICS: Scheme = Scheme::new("panics", |_, _| Box::pin(async { panic!("the test's own") }));
+    for (scheme, fault) in [(&HANGS, Fault::Timeout), (&PANICS, Fault::Protocol)] {
+        connect::register(scheme).expect("registered");
+        let url = format!("{}://host?timeout=50ms", scheme.name());
+        let opened = tokio::time::timeout(Duration::from_secs(20), Locker::connect(&url)).await.expect("in time");
+        let error = opened.expect_err("it cannot be opened");
+        assert_eq!((error.kind(), error.fault()), (ErrorKind::Unavailable, Some(fault)), "{error}");
+    }
+}
+
+/// A store whose leases are whole seconds, and that counts how often it is closed.
+#[derive(Debug)]
+struct Counted;
+
+static OPENED: AtomicUsize = AtomicUsize::new(0);
+static CLOSED: AtomicUsize = AtomicUsize::new(0);
+
+impl Layer for Counted {
+    fn capabilities(&self, inner: &Capabilities) -> Capabilities {
+        let mut capabilities = inner.clone();
+        capabilities.leases.shortest = Duration::from_secs(2);
+        capabilities
+    }
+
+    async fn around<T: Send>(&self, call: Call<'_>, inner: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        if let Call::Close = call {
+            CLOSED.fetch_add(1, Ordering::SeqCst);
+        }
+        inner.await
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_is_refused_is_closed_if_it_was_opened() {
+    static SCHEME: Scheme = Scheme::new("counted", |_, context| {
+        OPENED.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async { Ok(Opened::from(Arc::new(Memory::new(context.client, context.clock))).layered(Counted)) })
+    });
+    connect::register(&SCHEME).expect("registered");
+    let too_long = format!("counted://host?prefix={}", "p".repeat(600));
+    Locker::connect(&too_long).await.expect_err("no name could follow");
+    assert_eq!(OPENED.load(Ordering::SeqCst), 0, "what can be said before is said before");
+    Locker::connect("counted://host?lease=1s").await.expect_err("too short for this store");
+    let until = Instant::now() + Duration::from_secs(20);
+    while CLOSED.load(Ordering::SeqCst) < OPENED.load(Ordering::SeqCst) && Instant::now() < until {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!((OPENED.load(Ordering::SeqCst), CLOSED.load(Ordering::SeqCst)), (1, 1));
 }

@@ -2,7 +2,8 @@
 //!
 //! | URL | store | options |
 //! |---|---|---|
-//! | `memory:` | this process | |
+//! | `memory:` | the tasks and threads that share the locker | |
+//! | `memory:name` | all lockers of this process that use the name: in a test, as many processes | |
 //! | `sqlite:` | the user's file in the state directory: all processes of one machine | `share`, `filesystem` |
 //! | `sqlite:/path/to/file` | another file | the same |
 //! | `redis://[user:password@]host[:port][/db]` | a Redis server | `layout`, `token_ttl`, `wake`, `sync`, `sync_timeout`, `pass_file` |
@@ -23,12 +24,16 @@
 
 mod nodes;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+
+use futures_util::FutureExt;
 
 use crate::backend::Opened;
 use crate::backends;
 use crate::backends::prefixed::Prefixed;
-use crate::error::{Error, Result};
+use crate::error::{Error, Fault, Result};
 use crate::store::{Context, Form, Opening, Registry, Scheme, Target, of_option};
 
 /// The stores of this crate: one line each.
@@ -131,11 +136,26 @@ pub(crate) async fn open(target: Target, mut context: Context) -> Result<Opened>
     let Target { scheme, mut address, .. } = target;
     let prefix = address.options.take("prefix");
     context.prefix.push_str(prefix.as_deref().unwrap_or_default());
+    // Before anything is opened that would have to be closed.
+    let prefixed = prefix.map(Prefixed::new).transpose().map_err(|e| of_option("prefix", e))?;
+    let (timeout, is_ours) =
+        (context.timeout, BUILT_IN.iter().flat_map(|group| group.iter()).any(|own| std::ptr::eq(own, scheme)));
     let opening: Opening = (scheme.open)(address, context);
-    let opened = opening.await?;
-    match prefix {
-        Some(prefix) => Ok(opened.layered(Prefixed::new(prefix).map_err(|e| of_option("prefix", e))?)),
-        None => Ok(opened),
+    // Ours bound each step by themselves: those that are made of several may take longer.
+    let opened = if is_ours { opening.await? } else { within(timeout, scheme, opening).await? };
+    Ok(match prefixed {
+        Some(prefixed) => opened.layered(prefixed),
+        None => opened,
+    })
+}
+
+/// Opens the store of another crate, which may hang or panic.
+async fn within(timeout: Duration, scheme: &Scheme, opening: Opening) -> Result<Opened> {
+    let failed = |fault, detail: &str| Error::unavailable(scheme.name, "connecting", fault, detail);
+    match tokio::time::timeout(timeout, AssertUnwindSafe(opening).catch_unwind()).await {
+        Ok(Ok(opened)) => opened,
+        Ok(Err(_)) => Err(failed(Fault::Protocol, "the store has panicked")),
+        Err(_) => Err(failed(Fault::Timeout, &format!("no answer within {timeout:?}"))),
     }
 }
 

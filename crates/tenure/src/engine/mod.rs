@@ -204,6 +204,16 @@ impl Engine {
         .await
     }
 
+    /// As [`within`](Self::within), and also `None` when the locker closes.
+    pub(crate) async fn within_or_closed<T>(&self, patience: Patience, wait: impl Future<Output = T>) -> Option<T> {
+        let (mut wait, mut closing) = (pin!(wait), pin!(self.closing(0)));
+        let first = std::future::poll_fn(|cx| match wait.as_mut().poll(cx) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending => closing.as_mut().poll(cx).map(|()| None),
+        });
+        self.within(patience, first).await.flatten()
+    }
+
     /// What the store says of all held locks whose names start with `prefix`.
     pub(crate) async fn list(&self, prefix: &str) -> Result<Vec<State>> {
         let prefix = prefix.to_owned();

@@ -140,9 +140,11 @@ impl Turnstile {
             let mut locked = locked(lane);
             let lane = &mut *locked;
             let (pass, later) = oneshot::channel();
+            let mut left = VecDeque::new();
             if lane.waiting.len() == lane.waiting.capacity() {
                 // Those who left are met again only when the lane moves, which may be never.
-                lane.waiting.retain(|w| !w.pass.is_closed());
+                let all = std::mem::take(&mut lane.waiting);
+                (left, lane.waiting) = all.into_iter().partition(|w| w.pass.is_closed());
                 lane.waiting.reserve(lane.waiting.len() + 1);
             }
             lane.arrivals += 1;
@@ -159,7 +161,8 @@ impl Turnstile {
             let came = lane.came.clone();
             drop(locked);
             drop(lanes);
-            // Not under the lock: whoever is woken may drop what takes it.
+            // Not under the lock: whoever is woken, or was, may drop what takes it.
+            drop(left);
             sooner.into_iter().chain(came).for_each(|one| one.notify_one());
             return Entry::Later { arrival, pass: later };
         }
@@ -221,10 +224,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Lane {
-    /// The next one in line who still waits, if `fits`.
-    fn next(&mut self, fits: impl Fn(&Terms) -> bool) -> Option<Waiter> {
+    /// The next one in line who still waits, if `fits`. Those who `left` are to be dropped when nothing is locked: a waker of theirs
+    /// may be all that keeps a task, and what it holds.
+    fn next(&mut self, fits: impl Fn(&Terms) -> bool, left: &mut Vec<Waiter>) -> Option<Waiter> {
         while self.waiting.front().is_some_and(|w| w.pass.is_closed()) {
-            self.waiting.pop_front();
+            left.extend(self.waiting.pop_front());
         }
         self.waiting.front().is_some_and(|next| fits(&next.terms)).then(|| self.waiting.pop_front()).flatten()
     }

@@ -117,7 +117,13 @@ impl Builder {
         let registry = connect::REGISTRY;
         let context = store::Context { client: client.clone(), clock, timeout, lease, drift, prefix, registry };
         let opened = runtime.spawn(async move { connect::open(target, context).await }).await.unwrap_or(Err(Error::Closed))?;
-        self.build(opened, client.id, runtime)
+        let backend = Arc::clone(opened.backend());
+        let built = self.build(opened, client.id, runtime.clone());
+        if built.is_err() {
+            // Nobody else knows of it.
+            runtime.spawn(async move { backend.close().await });
+        }
+        built
     }
 
     /// Uses a store of your own: an [`Opened`], or what becomes one, such as an `Arc<dyn Backend>`.

@@ -89,7 +89,7 @@ impl Wanted {
             // Another call of this owner is acquiring the same name.
             None if patience == Patience::None => return acquire::not_asked(engine, &request),
             None => {
-                let Some(entered) = engine.within(patience, slot.enter()).await else {
+                let Some(entered) = engine.within_or_closed(patience, slot.enter()).await else {
                     return acquire::not_asked(engine, &request);
                 };
                 entered?
@@ -122,7 +122,10 @@ impl Wanted {
         // Kept to the end: another call of its owner must find either hold, and not the moment between them.
         let slot = guard.shared().slot().cloned();
         let place = match &slot {
-            Some(slot) => Some((slot, slot.place().await)),
+            Some(slot) => {
+                let place = self.engine.within_or_closed(Patience::Endless, slot.place()).await;
+                Some((slot, place.ok_or(Error::Closed)?))
+            }
             None => None,
         };
         guard.check()?;

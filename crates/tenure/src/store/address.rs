@@ -163,7 +163,7 @@ fn split(scheme: &Scheme, rest: &str) -> Result<(String, Option<Credentials>)> {
 }
 
 fn label(scheme: &Scheme, place: &str, options: &Options) -> Option<Label> {
-    if scheme.own_store {
+    if scheme.own_store && place.is_empty() {
         return None;
     }
     let place = match scheme.form {

@@ -67,7 +67,7 @@ impl Scheme {
         Self { form: Form::Local, ..self }
     }
 
-    /// Every locker that connects has a store of its own.
+    /// Every locker that connects without an address, `name:`, has a store of its own.
     #[must_use]
     pub const fn own_store(self) -> Self {
         Self { own_store: true, ..self }

@@ -4,7 +4,7 @@ mod slot;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -78,16 +78,20 @@ impl Memory {
         // A client may make several stores.
         let id = format!("{}/{}", client.id, STORES.fetch_add(1, Ordering::Relaxed));
         let store = Store { slots, clients, hub, clock, id, leases };
-        Self { store: Arc::new(store), client: client.clone(), losses: Losses::default() }.client(client)
+        Self::over(Arc::new(store), client)
     }
 
     /// Another client of the same store.
     #[must_use]
     pub fn client(&self, client: Client) -> Self {
-        let mut clients = self.store.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        Self::over(Arc::clone(&self.store), client)
+    }
+
+    fn over(store: Arc<Store>, client: Client) -> Self {
         let losses = Losses::default();
-        clients.insert(client.id, Known { about: Arc::clone(&client.about), losses: losses.clone() });
-        Self { store: Arc::clone(&self.store), client, losses }
+        let known = Known { about: Arc::clone(&client.about), losses: losses.clone() };
+        store.clients.lock().unwrap_or_else(PoisonError::into_inner).insert(client.id, known);
+        Self { store, client, losses }
     }
 
     fn slots(&self) -> MutexGuard<'_, HashMap<Resource, Slot>> {
@@ -288,12 +292,26 @@ impl From<Arc<Memory>> for Opened {
 
 pub(crate) static SCHEMES: [Scheme; 1] = [Scheme::new(NAME, open).local().own_store()];
 
-/// Opens `memory:`.
+/// The stores that have a name, for as long as somebody uses them.
+static NAMED: Mutex<BTreeMap<String, Weak<Store>>> = Mutex::new(BTreeMap::new());
+
+/// Opens `memory:`, a store of its own, or `memory:name`, which all lockers of the process share that use this name.
 fn open(address: Address, context: Context) -> Opening {
     Box::pin(async move {
-        if !address.place.is_empty() {
-            return Err(address.refuse("has an address", "memory:"));
+        let name = address.place();
+        if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)) {
+            return Err(address.refuse("has an address", "memory: or memory:name, where a name has letters, digits, ., _ and -"));
         }
-        Ok(Arc::new(Memory::new(context.client, context.clock)).into())
+        if name.is_empty() {
+            return Ok(Arc::new(Memory::new(context.client, context.clock)).into());
+        }
+        let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+        named.retain(|_, store| store.strong_count() > 0);
+        if let Some(store) = named.get(name).and_then(Weak::upgrade) {
+            return Ok(Arc::new(Memory::over(store, context.client)).into());
+        }
+        let memory = Memory::new(context.client, context.clock);
+        named.insert(name.to_owned(), Arc::downgrade(&memory.store));
+        Ok(Arc::new(memory).into())
     })
 }

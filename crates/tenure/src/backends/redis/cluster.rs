@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use async_trait::async_trait;
 use redis::cmd;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tracing::debug;
 
 use super::dial::Dial;
@@ -77,22 +77,21 @@ impl Cluster {
     /// stands still.
     async fn refresh(&self) -> Result<()> {
         let Some(me) = self.me.upgrade() else { return Err(Error::Closed) };
-        self.shared.runtime.spawn(async move { me.refresh_here().await }).await.unwrap_or(Err(Error::Closed))
+        let (answer, refreshed) = oneshot::channel();
+        self.shared.runtime.spawn(async move { me.refreshes.share(answer, me.refresh_here()).await });
+        refreshed.await.unwrap_or(Err(Error::Closed))
     }
 
     async fn refresh_here(&self) -> Result<()> {
-        let refreshed = self.refreshes.share(async {
-            let mut trouble = None;
-            for candidates in self.candidates().chunks(ASKED_AT_ONCE) {
-                match self.first_view(candidates).await {
-                    Ok(view) => return self.adopt(&view),
-                    Err(e) => trouble = trouble.or(Some(e)),
-                }
+        let mut trouble = None;
+        for candidates in self.candidates().chunks(ASKED_AT_ONCE) {
+            match self.first_view(candidates).await {
+                Ok(view) => return self.adopt(&view),
+                Err(e) => trouble = trouble.or(Some(e)),
             }
-            let none = || Error::unavailable(NAME, "asking for the cluster's slots", Fault::Connection, "no server is known");
-            Err(trouble.unwrap_or_else(none))
-        });
-        refreshed.await
+        }
+        let none = || Error::unavailable(NAME, "asking for the cluster's slots", Fault::Connection, "no server is known");
+        Err(trouble.unwrap_or_else(none))
     }
 
     /// Who can be asked, the most promising first; at random among equals, so that nobody is everybody's first.

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use redis::aio::AsyncPushSender;
-use redis::{AsyncConnectionConfig, PushInfo};
+use redis::{AsyncConnectionConfig, PushInfo, PushKind};
+use tokio::sync::oneshot;
 use tracing::debug;
 
 use super::calls::{Over, given_up};
@@ -132,13 +133,21 @@ impl Link {
             return Ok(live);
         }
         let Some(link) = self.me.upgrade() else { return Err(given_up("connecting")) };
+        let (mut answer, connected) = oneshot::channel();
         // In the background: a caller may stop half-way for as long as it likes, and must not keep the others from connecting.
-        let connected = self.shared.runtime.spawn(async move { link.connect_alone().await });
-        Box::pin(connected).await.unwrap_or_else(|_| Err(given_up("connecting")))
+        self.shared.runtime.spawn(async move {
+            let _one_at_a_time = tokio::select! {
+                biased;
+                // Who has left begins nothing: while a server is silent, those who come would pile up, each with a dial of its own.
+                () = answer.closed() => return,
+                alone = link.connecting.lock() => alone,
+            };
+            drop(answer.send(link.connect_alone().await));
+        });
+        connected.await.unwrap_or_else(|_| Err(given_up("connecting")))
     }
 
     async fn connect_alone(&self) -> Result<Arc<Live>, Failure> {
-        let _one_at_a_time = self.connecting.lock().await;
         if let Some(live) = self.live().clone() {
             return Ok(live);
         }
@@ -146,13 +155,20 @@ impl Link {
             let detail = format!("no answer within {:?}", self.shared.timeout);
             Err(Failure::lost(Error::unavailable(NAME, "connecting", Fault::Timeout, detail)))
         };
-        tokio::time::timeout(self.shared.timeout, self.make_connection()).await.unwrap_or_else(late)
+        // Given up with all calls: the server may be elsewhere now, and this dial hang.
+        let made = self.until_over("connecting", self.make_connection());
+        tokio::time::timeout(self.shared.timeout, made).await.unwrap_or_else(late)
     }
 
     async fn make_connection(&self) -> Result<Arc<Live>, Failure> {
         let (me, id, over) = (Weak::clone(&self.me), self.shared.next_id(), self.over());
+        let ends = Arc::clone(&over);
         let on_push = move |push: PushInfo| {
             if let Some(link) = me.upgrade() {
+                // Nobody has asked for these here. They are answers to redis-rs, and all that follow would be the next call's.
+                if is_unasked(&push.kind) {
+                    link.abandon(&ends);
+                }
                 link.on_push(id, &push);
             }
             Ok::<(), ()>(())
@@ -228,14 +244,28 @@ impl Link {
 
     /// The server is at another address now: what is under way to this one will not be answered by the one that counts.
     pub(super) fn moved_to(&self, address: &str) {
-        if *lock(&self.dialled) != address {
+        let was_elsewhere = {
+            let mut dialled = lock(&self.dialled);
+            // From now on: several sentinels say the same, and the connection that is made for the first must not end for the next.
+            std::mem::replace(&mut *dialled, address.to_owned()) != address
+        };
+        if was_elsewhere {
             self.give_up();
         }
         let unwanted = self.is_live() || self.shared.closed.load(Ordering::Relaxed);
         let (false, Some(link)) = (unwanted, self.me.upgrade()) else { return };
         // Those who hold or wait should not be the first to find out where the server is now.
-        self.shared.runtime.spawn(async move { drop(link.connect().await) });
+        self.shared.runtime.spawn(async move {
+            if link.connect().await.is_err() {
+                link.lost_touch();
+            }
+        });
     }
+}
+
+/// Whether a push is the answer to a command that is never sent over a link's own connection.
+fn is_unasked(kind: &PushKind) -> bool {
+    matches!(kind, PushKind::SSubscribe | PushKind::SUnsubscribe | PushKind::PSubscribe | PushKind::PUnsubscribe)
 }
 
 impl fmt::Debug for Link {

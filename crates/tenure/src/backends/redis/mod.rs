@@ -98,17 +98,23 @@ struct Record {
 }
 
 impl Record {
-    /// Whether it must be written, to live for so long. Of those who ask at the same time, one is told so.
-    fn must_be_written(&self, connections: u64, needed: Instant, until: Instant) -> bool {
-        let old = self.until.load(Ordering::Acquire);
-        if old >= needed.as_nanos() && self.connections.load(Ordering::Acquire) == connections {
-            return false;
+    /// Until when it must be written to live, if it must be written. Of those who need the same at the same time, one is told so.
+    fn to_be_written(&self, connections: u64, needed: Instant, life: Instant) -> Option<Instant> {
+        let mut old = self.until.load(Ordering::Acquire);
+        loop {
+            if old >= needed.as_nanos() && self.connections.load(Ordering::Acquire) == connections {
+                return None;
+            }
+            // Not sooner than before: others may count on it, whose holds are longer.
+            let until = life.max(Instant::from_nanos(old));
+            match self.until.compare_exchange(old, until.as_nanos(), Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => {
+                    self.connections.store(connections, Ordering::Release);
+                    return Some(until);
+                }
+                Err(present) => old = present,
+            }
         }
-        let first = self.until.compare_exchange(old, until.as_nanos(), Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        if first {
-            self.connections.store(connections, Ordering::Release);
-        }
-        first
     }
 }
 
@@ -149,9 +155,7 @@ impl Redis {
         let now = self.clock.now();
         let life = RECORD_LIFE.max(lease * 2);
         let connections = self.router.shared.connections.load(Ordering::Relaxed);
-        if !self.record.must_be_written(connections, now.after(lease), now.after(life)) {
-            return None;
-        }
+        let life = self.record.to_be_written(connections, now.after(lease), now.after(life))?.since(now);
         let (router, key) = (Arc::clone(&self.router), keys::client(&self.prefix, self.client.id));
         let mut set = cmd("SET");
         set.arg(&key).arg(&*self.client.about).arg("PX").arg(life.as_millis().to_string());

@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redis::{Cmd, cmd};
+use tokio::sync::oneshot;
 
 use super::calls::{Flight, given_up};
 use super::fault::{Failure, NAME};
@@ -45,8 +46,8 @@ impl Answer {
         let (live, about) = (Arc::clone(&self.live), doing.to_owned());
         let Some(link) = Weak::upgrade(&live.link) else { return Err(given_up(doing).error) };
         // In the background: others wait for the same round, and must not wait for a caller that stands still.
-        let runtime = link.shared.runtime.clone();
-        let confirmed = runtime.spawn(async move { live.waits.share(live.wait(&about, sync)).await });
+        let (answer, confirmed) = oneshot::channel();
+        link.shared.runtime.spawn(async move { live.waits.share(answer, live.wait(&about, sync)).await });
         sync.check(doing, confirmed.await.unwrap_or_else(|_| Err(given_up(doing)))?)
     }
 }
@@ -57,7 +58,10 @@ impl Live {
         let Some(link) = self.link.upgrade() else { return Err(given_up(doing)) };
         let (mut connection, wait) = (self.connection.clone(), sync.wait());
         let flight = Flight::new(&link, self.id);
-        let answer = wait.query_async(&mut connection).await;
+        // Nobody else bounds it: those who waited may be gone.
+        let limit = link.shared.timeout.max(sync.within.saturating_mul(2));
+        let answer = tokio::time::timeout(limit, wait.query_async(&mut connection)).await;
+        let Ok(answer) = answer else { return Err(given_up(doing)) };
         flight.land();
         if self.over.is_set() {
             return Err(given_up(doing));

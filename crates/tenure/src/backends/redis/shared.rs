@@ -97,6 +97,10 @@ impl Shared {
     /// Notes that an owner waits on a channel, and says for how long it has done so. Its successor starts anew.
     pub(super) fn waits_since(&self, channel: &str, owner: OwnerId) -> Duration {
         let mut waits = lock(&self.waits);
+        // Nobody would take it away again after the last one who listens.
+        if !self.hub.listens(channel) {
+            return Duration::ZERO;
+        }
         let wait = waits.entry(channel.to_owned()).or_insert_with(|| (owner, Instant::now()));
         if wait.0 != owner {
             *wait = (owner, Instant::now());
@@ -111,9 +115,9 @@ impl Shared {
     }
 
     pub(super) fn will_be_told(&self, channel: &str, keys: &[&str], session: u64, heard: u64) {
+        let mut told = lock(&self.told);
         // Nobody would take it away again after the last one who listens.
         if self.hub.listens(channel) {
-            let mut told = lock(&self.told);
             let told = told.entry(channel.to_owned()).or_default();
             told.extend(keys.iter().map(|key| ((*key).to_owned(), (session, heard))));
         }

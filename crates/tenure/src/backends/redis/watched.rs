@@ -8,13 +8,14 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use redis::{RedisResult, Value, pipe};
+use redis::{Pipeline, RedisResult, Value, pipe};
 use tracing::debug;
 
 use super::connection::Connection;
-use super::keys;
+use super::keys::{self, Layout};
 use super::link::Link;
 use super::question::Answer;
+use super::reply::text;
 use super::shared::{Wake, lock};
 use crate::backend::{Claim, Losses, Mode};
 use crate::name::OwnerId;
@@ -46,6 +47,54 @@ fn key_of(claim: &Claim) -> Option<String> {
         Mode::Exclusive | Mode::Fair | Mode::Write => Some(claim.resource.as_str().to_owned()),
         Mode::Read | Mode::Downgrade => Some(keys::share(&claim.resource, claim.owner)),
         _ => None,
+    }
+}
+
+/// A hold that is to be watched.
+#[derive(Debug)]
+struct Watch {
+    key: String,
+    owner: OwnerId,
+    /// What says that the key is this owner's, and not already the next one's.
+    proof: Proof,
+}
+
+#[derive(Debug)]
+enum Proof {
+    /// A field of the hash.
+    Field(String),
+    /// The value itself.
+    Value(String),
+    /// The key is nobody else's.
+    Key,
+}
+
+impl Watch {
+    fn of(claim: &Claim, layout: Layout) -> Option<Self> {
+        let proof = match (claim.mode, layout) {
+            (Mode::Read | Mode::Downgrade, _) => Proof::Key,
+            (_, Layout::Plain) => Proof::Value(claim.owner.to_string()),
+            (Mode::Write, Layout::Redisson) => Proof::Field(format!("{}:write", claim.owner)),
+            (_, Layout::Redisson) => Proof::Field(claim.owner.to_string()),
+        };
+        Some(Self { key: key_of(claim)?, owner: claim.owner, proof })
+    }
+
+    fn ask(&self, pipe: &mut Pipeline) {
+        match &self.proof {
+            Proof::Field(field) => pipe.cmd("HEXISTS").arg(&self.key).arg(field),
+            Proof::Value(_) => pipe.cmd("GET").arg(&self.key),
+            Proof::Key => pipe.cmd("EXISTS").arg(&self.key),
+        };
+    }
+
+    fn is_there(&self, answer: RedisResult<Value>) -> bool {
+        match (answer, &self.proof) {
+            (Ok(answer), Proof::Field(_) | Proof::Key) => answer == Value::Int(1),
+            (Ok(answer), Proof::Value(value)) => text(&answer) == Some(value),
+            // Something else is there now. Any other refusal says nothing of the hold.
+            (Err(e), _) => e.code() != Some("WRONGTYPE"),
+        }
     }
 }
 
@@ -91,18 +140,18 @@ impl Watched {
         self.losses.suspect_all();
     }
 
-    fn expect(&self, keys: &[(String, OwnerId)]) {
+    fn expect(&self, watches: &[Watch]) {
         let mut holds = lock(&self.holds);
-        for (key, owner) in keys {
+        for Watch { key, owner, .. } in watches {
             holds.insert(key.clone(), Hold { owner: *owner, is_new: true, heard: false });
         }
         self.count.store(holds.len(), Ordering::Release);
     }
 
     /// The server watches these. Those of which something was heard before it said so are to be asked after.
-    fn is_watched(&self, keys: Vec<(String, OwnerId)>) -> Vec<(String, OwnerId)> {
+    fn is_watched(&self, keys: Vec<Watch>) -> Vec<Watch> {
         let mut holds = lock(&self.holds);
-        let heard = |(key, owner): &(String, OwnerId)| match holds.get_mut(key) {
+        let heard = |Watch { key, owner, .. }: &Watch| match holds.get_mut(key) {
             Some(hold) if hold.owner == *owner => {
                 hold.is_new = false;
                 hold.heard
@@ -113,9 +162,9 @@ impl Watched {
         keys.into_iter().filter(heard).collect()
     }
 
-    fn give_up(&self, keys: &[(String, OwnerId)]) {
+    fn give_up(&self, keys: &[Watch]) {
         let mut holds = lock(&self.holds);
-        for (key, owner) in keys {
+        for Watch { key, owner, .. } in keys {
             if holds.get(key).is_some_and(|hold| hold.owner == *owner) {
                 self.forget(&mut holds, key);
             }
@@ -134,7 +183,7 @@ impl Renewed {
     /// Has the server watch these holds. By itself: no renewal waits for this.
     pub(super) fn watch<'a>(self, claims: impl Iterator<Item = &'a Claim>) {
         let Some(link) = self.0 else { return };
-        let keys: Vec<_> = claims.filter_map(|claim| Some((key_of(claim)?, claim.owner))).collect();
+        let keys: Vec<_> = claims.filter_map(|claim| Watch::of(claim, link.shared.layout)).collect();
         if !keys.is_empty() {
             let runtime = link.shared.runtime.clone();
             drop(runtime.spawn(async move { link.watch(keys).await }));
@@ -143,7 +192,7 @@ impl Renewed {
 }
 
 impl Link {
-    async fn watch(self: Arc<Self>, mut keys: Vec<(String, OwnerId)>) {
+    async fn watch(self: Arc<Self>, mut keys: Vec<Watch>) {
         let watched = &self.shared.watched;
         for _ in 0..TRIES {
             watched.expect(&keys);
@@ -154,7 +203,7 @@ impl Link {
                     let (present, gone): (Vec<_>, Vec<_>) = keys.into_iter().partition(|_| there.next().unwrap_or(false));
                     // Lost, or given back meanwhile: the renewals will say.
                     watched.give_up(&gone);
-                    gone.iter().for_each(|(_, owner)| watched.losses.suspect(*owner));
+                    gone.iter().for_each(|gone| watched.losses.suspect(gone.owner));
                     keys = watched.is_watched(present);
                 }
                 failed => {
@@ -170,29 +219,18 @@ impl Link {
     }
 }
 
-/// Has the server remember keys for us by reading them. Which of them there are.
-async fn read(connection: &Connection, keys: &[(String, OwnerId)]) -> RedisResult<Vec<bool>> {
-    let mut both = pipe();
-    both.cmd("CLIENT").arg("CACHING").arg("YES").cmd("EXISTS");
-    for (key, _) in keys {
-        both.arg(key);
+/// Has the server remember keys for us by reading them, and looks whose they are then: what was changed before is seen, what is changed
+/// after is told.
+async fn read(connection: &Connection, keys: &[Watch]) -> RedisResult<Vec<bool>> {
+    let mut all = pipe();
+    all.cmd("CLIENT").arg("CACHING").arg("YES").cmd("EXISTS");
+    for watch in keys {
+        all.arg(&watch.key);
     }
-    let answers: RedisResult<Vec<Value>> =
-        connection.send_all(&both, 0, 2).await?.into_iter().map(Value::extract_error).collect();
-    if answers?.last().and_then(count) == Some(keys.len()) {
-        return Ok(vec![true; keys.len()]);
+    keys.iter().for_each(|watch| watch.ask(&mut all));
+    let mut answers = connection.send_all(&all, 0, 2 + keys.len()).await?.into_iter().map(Value::extract_error);
+    for _ in 0..2 {
+        answers.next().unwrap_or(Ok(Value::Nil))?;
     }
-    // One by one. What is deleted from now on is told.
-    let mut each = pipe();
-    for (key, _) in keys {
-        each.cmd("EXISTS").arg(key);
-    }
-    Ok(connection.send_all(&each, 0, keys.len()).await?.iter().map(|there| count(there) == Some(1)).collect())
-}
-
-fn count(answer: &Value) -> Option<usize> {
-    match answer {
-        Value::Int(count) => usize::try_from(*count).ok(),
-        _ => None,
-    }
+    Ok(keys.iter().zip(answers).map(|(watch, answer)| watch.is_there(answer)).collect())
 }

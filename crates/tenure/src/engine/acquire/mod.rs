@@ -71,6 +71,9 @@ pub(crate) fn acquire(engine: &Arc<Engine>, request: Request) -> impl Future<Out
 
 /// What is told to one who did not come to ask, because another call of its owner does: what is known from that.
 pub(crate) fn not_asked<T>(engine: &Engine, request: &Request) -> Result<Option<T>> {
+    if engine.is_closed() || engine.background.has_ended() {
+        return Err(Error::Closed);
+    }
     let arrival = if request.patience == Patience::None { 0 } else { u64::MAX };
     match Gate::new(&request.resource, request.mode).map(|gate| engine.turnstile.standing(&gate, arrival)) {
         Some(Standing::Unknown) => Err(late(engine, "acquiring")),

@@ -282,6 +282,13 @@ impl Book {
         Some(entry)
     }
 
+    /// The hold that a renewal was about, of which the store says that it is gone: from now on it is not handed over.
+    pub(super) fn end_revoked(&mut self, owner: u64, mode: Mode) -> Option<Arc<Hold>> {
+        let entry = self.end_renewal(owner, mode)?;
+        entry.spare_tokens = 0;
+        Some(Arc::clone(&entry.hold))
+    }
+
     /// Looks at a renewed hold again at this time, or at once if it has become suspect meanwhile.
     pub(super) fn after_renewal(&mut self, owner: u64, now: Instant, due: Instant) {
         let Some(entry) = self.entries.get(&owner) else { return };

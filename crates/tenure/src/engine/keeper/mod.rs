@@ -162,14 +162,18 @@ impl Keeper {
         if !hold.give_back_at(now) {
             return GivenBack::Over(hold.why());
         }
+        // Dropped after the book is free: those who left may hold what is given back with them.
+        let mut left = Vec::new();
         let mut book = self.0.book();
+        // Nobody would look after it.
+        let closed = book.closed;
         // Under its owner there is another hold by now, or none any more.
         let Some(entry) = book.of(hold) else { return GivenBack::HandedOver };
         let held_for = now.since(hold.since);
         counters.held(held_for);
         counters.released.up();
         debug!(name = ?hold.claim.resource, token = %hold.token, ?held_for, "released");
-        if let Some((next, held)) = self.next_holder(entry, now) {
+        if !closed && let Some((next, held)) = self.next_holder(entry, now, &mut left) {
             // The next one may have less time. Always: the keeper may have taken it off the schedule, to find it given back.
             let due = entry.due().min(entry.ends());
             let wake = book.schedule_at(hold.claim.owner.number, due);
@@ -191,11 +195,11 @@ impl Keeper {
     }
 
     /// Passes a hold to the next task in the queue under the next reserved token, without a round trip.
-    fn next_holder(&self, entry: &mut Entry, now: Instant) -> Option<(Waiter, Held)> {
+    fn next_holder(&self, entry: &mut Entry, now: Instant, left: &mut Vec<Waiter>) -> Option<(Waiter, Held)> {
         if !entry.can_be_handed_over(now) {
             return None;
         }
-        let next = entry.turn.as_ref()?.next_with(&entry.hold.terms)?;
+        let next = entry.turn.as_ref()?.next_with(&entry.hold.terms, left)?;
         entry.spare_tokens -= 1;
         let hold = &entry.hold;
         // In range: the store has reserved it.

@@ -153,10 +153,8 @@ impl Task {
     }
 
     fn gone(&self, keeper: &Keeper, (owner, mode): (u64, Mode)) {
-        let hold = keeper.0.book().end_renewal(owner, mode).map(|entry| Arc::clone(&entry.hold));
-        if let Some(hold) = hold {
-            keeper.lose(&hold, LostReason::Revoked);
-        }
+        let gone = keeper.0.book().end_revoked(owner, mode);
+        gone.into_iter().for_each(|hold| keeper.lose(&hold, LostReason::Revoked));
     }
 
     fn failed(&self, keeper: &Keeper, owners: &[(u64, Mode)], error: &str) {

@@ -143,10 +143,10 @@ impl Turn {
         look(&mut locked(&self.lane))
     }
 
-    /// The next in line, if its terms allow it to have a hold with these. The turn stays with the hold.
-    pub(crate) fn next_with(&self, terms: &Terms) -> Option<Waiter> {
+    /// The next in line, if its terms allow it to have a hold with these, and those who `left` before it. The turn stays with the hold.
+    pub(crate) fn next_with(&self, terms: &Terms, left: &mut Vec<Waiter>) -> Option<Waiter> {
         self.lane(|lane| {
-            let next = lane.next(|next| terms.allow_hand_over(next))?;
+            let next = lane.next(|next| terms.allow_hand_over(next), left)?;
             lane.taken.hand_over();
             Some(next)
         })
@@ -164,8 +164,9 @@ impl Drop for Rests<'_> {
 
 impl Drop for Turn {
     fn drop(&mut self) {
+        let mut left = Vec::new();
         let mut lanes = self.stile.lanes();
-        let (next, taken) = self.lane(|lane| (lane.next(|_| true), lane.taken));
+        let (next, taken) = self.lane(|lane| (lane.next(|_| true, &mut left), lane.taken));
         let Some(next) = next else { return lanes.end(&self.gate, taken) };
         std::mem::drop(lanes);
         let turn = self.stile.turn(&self.gate, Arc::clone(&self.lane), taken.rests_until());

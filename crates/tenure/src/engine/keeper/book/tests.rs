@@ -1,6 +1,7 @@
 use super::*;
 use crate::clock::Clock;
 use crate::engine::hold::Terms;
+use crate::engine::turnstile::{self, Gate, Turnstile};
 use crate::name::{ClientId, OwnerIds, Resource, Token};
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -86,4 +87,20 @@ fn a_fixed_lease_that_is_looked_at_lasts_no_longer() {
     assert!(batch.claims[0].lease <= LEASE - LEASE / 3, "{:?}", batch.claims[0].lease);
     desk.clock.jump(LEASE);
     assert_eq!(desk.is_due(), (vec![], 1), "it has ended");
+}
+
+#[test]
+fn what_the_store_says_is_gone_is_handed_to_nobody() {
+    let mut desk = Desk::new();
+    let (hold, _) = desk.keep(LEASE, false);
+    let (owner, now) = (hold.claim.owner.number, desk.clock.now());
+    let gate = Gate::new(&hold.claim.resource, Mode::Exclusive).expect("a gate");
+    let turnstile::Entry::Now(turn) = Turnstile::default().enter(&gate, &hold.terms, || LEASE) else { panic!("nobody was there") };
+    let entry = desk.book.of(&hold).expect("kept");
+    (entry.spare_tokens, entry.turn, entry.hand_over_until) = (3, Some(turn), now.after(LEASE));
+    assert!(entry.can_be_handed_over(now));
+    // From this moment on: it may be given back before its loss is told.
+    let gone = desk.book.end_revoked(owner, Mode::Exclusive).expect("kept");
+    assert!(Arc::ptr_eq(&gone, &hold));
+    assert!(!desk.book.of(&hold).expect("kept").can_be_handed_over(now));
 }
