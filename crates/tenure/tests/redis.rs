@@ -167,6 +167,7 @@ fn main() {
             a_restart_wakes_waiters_and_tells_holders
             after_a_restart_holders_are_known_again
             an_outage_shorter_than_the_lease_loses_nothing
+            those_who_have_left_a_hung_server_dial_it_no_more
             a_hung_server_is_known_by_the_deadline
             killed_connections_are_made_again
             a_connection_that_went_dead_without_a_word_is_replaced

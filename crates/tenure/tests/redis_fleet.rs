@@ -18,6 +18,7 @@ fn main() {
         Redis in sentinel:
             a_killed_master_costs_no_hold_and_no_waiter
             a_hung_master_is_left_as_soon_as_another_is_named
+            a_dial_to_a_hung_master_keeps_nobody_from_the_next
             a_relieved_master_costs_nothing
             an_acquire_in_flight_is_resolved_by_its_owner_on_the_new_master
             a_sentinel_that_names_a_replica_is_not_believed

@@ -53,6 +53,23 @@ pub(crate) fn a_hung_master_is_left_as_soon_as_another_is_named() {
     });
 }
 
+pub(crate) fn a_dial_to_a_hung_master_keeps_nobody_from_the_next() {
+    let set = SentinelSet::start();
+    block_on(async {
+        // Calls may take longer than the test, but renewals of a short lease are cut off: then it is dialled again.
+        let locker = connect(&format!("{}?timeout=120s&lease=600ms", set.url())).await;
+        let guard = locker.mutex("L").lock().await.expect("locked");
+        replicated(&set);
+        let old = set.master();
+        signal(set.servers[old].pid(), "STOP");
+        guard.lost().await;
+        set.promoted(old);
+        let next = tokio::time::timeout(std::time::Duration::from_secs(60), locker.mutex("other").lock()).await;
+        next.expect("the dial was given up").expect("locked").release().await.expect("given back");
+        signal(set.servers[old].pid(), "CONT");
+    });
+}
+
 pub(crate) fn a_relieved_master_costs_nothing() {
     let set = SentinelSet::start();
     block_on(async {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::cmd;
-use tenure::{LostReason, State};
+use tenure::{Locker, LostReason, State};
 
 use super::cost::calls;
 use crate::support::cable::Cable;
@@ -75,6 +75,34 @@ pub(crate) fn an_outage_shorter_than_the_lease_loses_nothing() {
         assert_eq!(guard.state(), State::Held);
         guard.release().await.expect("given back");
     });
+}
+
+pub(crate) fn those_who_have_left_a_hung_server_dial_it_no_more() {
+    let server = RedisServer::start();
+    let theirs = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let (tasks, handle) = (theirs.metrics(), theirs.handle().clone());
+    block_on(async {
+        let url = format!("{}?timeout=500ms&lease=1s", server.url());
+        let locker = Locker::builder().runtime(handle).connect(&url).await.expect("connected");
+        locker.mutex("L").lock().await.expect("locked").release().await.expect("given back");
+        signal(server.pid(), "STOP");
+        // Twice: the second ones find no connection.
+        for round in ["first", "second"] {
+            let asked = (0..400).map(|n| tokio::spawn(locker.mutex(format!("{round} {n}")).try_lock()));
+            for asked in asked.collect::<Vec<_>>() {
+                asked.await.expect("no panic").expect_err("nobody answers");
+            }
+        }
+        // One after the other they would take minutes.
+        let few = tokio::time::timeout(Duration::from_secs(20), async {
+            while tasks.num_alive_tasks() > 40 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        assert!(few.await.is_ok(), "{} tasks are left", tasks.num_alive_tasks());
+        signal(server.pid(), "CONT");
+    });
+    theirs.shutdown_background();
 }
 
 pub(crate) fn a_hung_server_is_known_by_the_deadline() {

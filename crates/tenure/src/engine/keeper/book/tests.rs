@@ -95,7 +95,9 @@ fn what_the_store_says_is_gone_is_handed_to_nobody() {
     let (hold, _) = desk.keep(LEASE, false);
     let (owner, now) = (hold.claim.owner.number, desk.clock.now());
     let gate = Gate::new(&hold.claim.resource, Mode::Exclusive).expect("a gate");
-    let turnstile::Entry::Now(turn) = Turnstile::default().enter(&gate, &hold.terms, || LEASE) else { panic!("nobody was there") };
+    let turnstile::Entry::Now(turn) = Turnstile::default().enter(&gate, &hold.terms, || LEASE) else {
+        panic!("nobody was there")
+    };
     let entry = desk.book.of(&hold).expect("kept");
     (entry.spare_tokens, entry.turn, entry.hand_over_until) = (3, Some(turn), now.after(LEASE));
     assert!(entry.can_be_handed_over(now));
