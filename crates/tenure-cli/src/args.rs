@@ -18,7 +18,7 @@ use tenure::backend::{Claim, Leases};
 
 /// Run a program under a distributed lock; see, list and break locks.
 #[derive(Parser)]
-#[command(name = "tenure", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(name = "tenure", version = concat!(env!("CARGO_PKG_VERSION"), env!("TENURE_COMMIT")), max_term_width = 100, arg_required_else_help = true)]
 pub(crate) struct Cli {
     /// The store [env: TENURE_URL] [default: sqlite:, a file in the user's state directory].
     ///

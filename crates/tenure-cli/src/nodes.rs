@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use tenure::backend::{Holder, Member, NodeReport, Standing, State};
+use tenure::backend::{Holder, NodeReport, NodeState, Standing, State};
 
 use crate::output::{self, millis, printable, seconds};
 use crate::states::{HolderJson, held_for, who};
@@ -13,13 +13,13 @@ const CLOCKS_DIFFER_MS: u64 = 500;
 
 /// One line per node; nothing for a store that is one.
 pub(crate) fn table(state: &State) -> String {
-    let rows: Vec<_> = state.nodes.iter().map(|node| [printable(&node.member.name), said(node, state)]).collect();
+    let rows: Vec<_> = state.nodes.iter().map(|node| [printable(&node.node.name), said(node, state)]).collect();
     if rows.is_empty() { String::new() } else { format!("\n{}", output::table(["NODE", "SAYS"], &rows)) }
 }
 
 /// `held by backup for 12s, token 7; quarantined for 3s; clock 60.0 s ahead`
 fn said(node: &NodeReport, state: &State) -> String {
-    let NodeReport { member: Member { standing, clock_ahead_ms, .. }, holders } = node;
+    let NodeReport { node: NodeState { standing, clock_ahead_ms, .. }, holders } = node;
     let mut said = match holders {
         Ok(holders) if holders.is_empty() => vec!["free".to_owned()],
         Ok(holders) => holders.iter().map(|holder| held(holder, state)).collect(),
@@ -71,7 +71,7 @@ pub(crate) struct NodeJson<'a> {
 
 impl<'a> NodeJson<'a> {
     pub(crate) fn new(node: &'a NodeReport) -> Self {
-        let NodeReport { member: Member { name, standing, clock_ahead_ms }, holders } = node;
+        let NodeReport { node: NodeState { name, standing, clock_ahead_ms }, holders } = node;
         let (word, why, left) = match standing {
             Standing::Counts => ("counts", None, None),
             Standing::Quarantined { left } => ("quarantined", None, Some(millis(*left))),
@@ -119,8 +119,8 @@ mod tests {
             (Standing::Away { why: why() }, None, Ok(vec![]), "free; away: it is gone"),
             (Standing::Refused { why: why() }, None, Ok(vec![]), "free; refused: it is gone"),
         ] {
-            let member = Member { name: "n".to_owned(), standing, clock_ahead_ms };
-            assert_eq!(said(&NodeReport { member, holders }, &state), expected);
+            let node = NodeState { name: "n".to_owned(), standing, clock_ahead_ms };
+            assert_eq!(said(&NodeReport { node, holders }, &state), expected);
         }
         assert_eq!(table(&state), "", "one store");
         Ok(())

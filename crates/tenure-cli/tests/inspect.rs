@@ -236,6 +236,16 @@ fn a_password_is_never_printed() {
 }
 
 #[test]
+fn the_version_says_the_commit() {
+    let said = text(&Store::new().output(["--version"]).stdout);
+    let rest = said.trim_end().strip_prefix(concat!("tenure ", env!("CARGO_PKG_VERSION"))).expect("a version");
+    let is_commit = |commit: &str| commit.len() == 12 && commit.bytes().all(|b| b.is_ascii_hexdigit());
+    let commit = rest.strip_prefix(" (").and_then(|rest| rest.strip_suffix(")"));
+    // Sources that are no clone have no commit.
+    assert!(rest.is_empty() || commit.is_some_and(is_commit), "{said}");
+}
+
+#[test]
 fn completions_and_manual_pages_are_made() {
     let store = Store::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {

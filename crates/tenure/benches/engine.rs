@@ -22,10 +22,11 @@ use std::time::Duration;
 use measure::{Bar, Contender, Report, as_float, crowd};
 use raw::Raw;
 use support::RedisServer;
+use tenure::backend::OwnerIds;
 use tenure::backend::{Attempt, Backend, Claim, Client, Mode, Queue, Released};
 use tenure::backends::memory::Memory;
 use tenure::clock::Clock;
-use tenure::{ClientId, Locker, Mutex, OwnerIds, Resource};
+use tenure::{ClientId, Locker, Mutex, Resource};
 use tokio::runtime::{Builder, Runtime};
 
 const CROWD: usize = 64;

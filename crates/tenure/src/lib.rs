@@ -41,7 +41,9 @@
 //!
 //! # Features
 //! `redis` and `sqlite` (both on by default) add stores and [fences](fence), `postgres`, `mysql`, `http` and `object` add fences, `blocking`
-//! adds the facade for threads, `conformance` the suite. No feature changes how anything behaves.
+//! adds the facade for threads, `testing` a store for tests of your own, `conformance` the suite. No feature changes how anything behaves.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod audit;
 pub mod backend;
@@ -73,25 +75,38 @@ pub mod secret;
 pub mod signal;
 mod stats;
 pub mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 
-pub use engine::guard::{Guard, State, Watcher};
+pub use engine::guard::{Guard, HoldState, Watcher};
 pub use engine::owner::Owner;
 pub use error::{Error, ErrorKind, Fault, NodeTrouble, Result, Source, TooFewNodes};
 pub use invalid::Invalid;
 pub use locker::{Builder, Locker};
 pub use lost::{Lost, LostReason};
-pub use name::{ClientId, OwnerId, OwnerIds, Resource, Token};
-pub use primitives::election::{Changes, Election, Leader};
+pub use name::{ClientId, OwnerId, Resource, Token};
+pub use primitives::election::{Election, Leader};
 pub use primitives::latch::Latch;
 pub use primitives::multi::{Multi, MultiGuard};
 pub use primitives::mutex::Mutex;
-pub use primitives::partitions::{Member, Partition, Partitions};
+pub use primitives::partitions::{Partition, Partitions};
 pub use primitives::rwlock::RwLock;
 pub use primitives::semaphore::Semaphore;
-pub use primitives::serial::{Outcome, Serial};
+pub use primitives::serial::Serial;
 pub use primitives::striped::Striped;
 pub use retry::RetryPolicy;
 pub use stats::{Histogram, Stats};
+
+/// What comes with an [`Election`](crate::Election).
+pub mod election {
+    pub use crate::primitives::election::{Changes, Leader};
+}
+
+/// What comes with [`Partitions`](crate::Partitions) and [`Serial`](crate::Serial).
+pub mod partitions {
+    pub use crate::primitives::partitions::{Member, Partition};
+    pub use crate::primitives::serial::Outcome;
+}
 
 /// The example on README's first screen compiles.
 #[cfg(doctest)]
@@ -102,6 +117,11 @@ struct Readme;
 #[cfg(all(doctest, feature = "once", feature = "sqlite"))]
 #[doc = include_str!("../../../docs/once.md")]
 struct OncePage;
+
+/// The example of the page on tests of users compiles and runs.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/testing.md")]
+struct TestingPage;
 
 /// The examples of the pages on locks compile and run.
 #[cfg(all(doctest, feature = "blocking"))]

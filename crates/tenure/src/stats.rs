@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::backend::Member;
+use crate::backend::NodeState;
 
 /// What a locker has done so far. Read with [`Locker::stats`](crate::Locker::stats).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -38,7 +38,7 @@ pub struct Stats {
     /// How long locks were held.
     pub hold: Histogram,
     /// The stores that the locker's store is made of, and how they are; empty if it is one.
-    pub members: Vec<Member>,
+    pub nodes: Vec<NodeState>,
 }
 
 /// Durations counted in buckets of powers of two of a microsecond.
@@ -164,7 +164,7 @@ impl Counters {
             holding: self.holding.read(),
             wait: self.wait.read(),
             hold: self.hold.read(),
-            members: Vec::new(),
+            nodes: Vec::new(),
         }
     }
 }

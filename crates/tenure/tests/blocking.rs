@@ -34,7 +34,7 @@ fn a_thread_may_lock_in_its_last_moment() {
     struct Late(Locker, Sender<Result<bool, Error>>);
     impl Drop for Late {
         fn drop(&mut self) {
-            let got = self.0.mutex("a").lock_within(Duration::from_secs(20)).map(|got| got.is_some());
+            let got = self.0.mutex("a").try_lock_for(Duration::from_secs(20)).map(|got| got.is_some());
             drop(self.1.send(got));
         }
     }
@@ -79,7 +79,7 @@ fn a_wait_can_be_limited_and_a_loss_waited_for() {
     let locker = locker();
     let guard = locker.mutex("a").lease_fixed(Duration::from_millis(300)).lock().expect("locked");
     let other = locker.clone();
-    let none = std::thread::spawn(move || other.mutex("a").lock_within(Duration::from_millis(20)).expect("asked").is_none());
+    let none = std::thread::spawn(move || other.mutex("a").try_lock_for(Duration::from_millis(20)).expect("asked").is_none());
     assert!(none.join().expect("no panic"));
     assert_eq!(guard.lost().expect("waited").reason, LostReason::LeaseEnded);
     assert!(matches!(guard.release(), Err(Error::Lost(_))));
@@ -208,4 +208,40 @@ fn a_thread_may_take_several_permits_one_by_one() {
         assert_eq!((latch.count().unwrap(), latch.count_down().unwrap()), (1, 0));
         waiting.join().unwrap();
     });
+}
+
+#[test]
+fn groups_and_elections_have_a_facade_too() {
+    let locker = Locker::builder().lease(Duration::from_secs(20)).about("threads").connect("memory:threads").expect("connected");
+    let other = Locker::connect("memory:threads").expect("connected");
+    let held = locker.mutex("a").lock().expect("locked");
+    // This thread has one of them already.
+    let both = locker.multi(["a", "b"]).try_lock().expect("asked").expect("re-entered");
+    assert!(both.is_valid() && both.check().is_ok());
+    assert_eq!(both.token("a"), Some(held.token()));
+    assert!(other.multi(["b", "c"]).try_lock().expect("asked").is_none());
+    assert!(other.multi(["b", "c"]).try_lock_for(Duration::from_millis(5)).expect("asked").is_none());
+    drop(held);
+    assert!(other.mutex("a").try_lock().expect("asked").is_none(), "the group still has it");
+    both.release().expect("given back");
+    other.multi(["a", "b", "c"]).lock().expect("locked").release().expect("given back");
+
+    let stripes = locker.striped("s", 2);
+    let ((one, first), (two, _second)) = (stripes.lock_any().expect("locked"), stripes.lock_any().expect("locked"));
+    assert_ne!(one, two);
+    assert!(stripes.try_lock_any().expect("asked").is_none());
+    assert!(other.striped("s", 2).stripe(one).expect("a stripe").try_lock().expect("asked").is_none());
+    first.release().expect("given back");
+    let again = stripes.try_lock_any_for(Duration::from_secs(20)).expect("asked").expect("one is free");
+    assert_eq!((again.0, stripes.count(), stripes.index("foobar")), (one, 2, 0));
+
+    let election = locker.election("e");
+    let term = election.campaign("me").expect("elected");
+    assert!(other.election("e").try_campaign("you").expect("asked").is_none());
+    assert_eq!(other.election("e").leader().expect("asked").expect("somebody leads").term, Some(term.token()));
+    term.release().expect("resigned");
+    assert!(election.leader().expect("asked").is_none());
+    assert_eq!(locker.as_async().client_id(), locker.client_id());
+    assert!(locker.stats().granted > 5 && locker.capabilities().token_blocks);
+    locker.close().expect("closed");
 }

@@ -11,7 +11,7 @@ use tenure::backend::Client;
 use tenure::backends::faulty::{Faulty, Plan};
 use tenure::backends::memory::Memory;
 use tenure::clock::Clock;
-use tenure::{Error, Guard, Locker, LostReason, Owner, State};
+use tenure::{Error, Guard, HoldState, Locker, LostReason, Owner};
 use tokio::runtime::Handle;
 
 use bare::block_on;
@@ -33,7 +33,7 @@ async fn a_machine_that_slept_past_the_lease_knows_at_once() {
     clock.jump(Duration::from_secs(2));
     // No timer has fired and nobody has renewed: the clock alone says so.
     assert!(!guard.is_valid());
-    assert_eq!(guard.state(), State::Lost);
+    assert_eq!(guard.state(), HoldState::Lost);
     assert_eq!(guard.lost().await.reason, LostReason::Expired);
     assert!(guard.run(async { panic!("not one step more") }).await.is_err());
     let next = locker.mutex("a").lock().await.expect("locked again");
@@ -79,7 +79,7 @@ fn a_guard_outlives_its_runtime_and_is_dropped_without_one() {
     std::thread::sleep(Duration::from_secs(4));
     assert!(guard.is_valid());
     std::thread::spawn(move || drop(guard)).join().expect("no panic");
-    let free = block_on(locker.mutex("a").lock_within(Duration::from_secs(10)));
+    let free = block_on(locker.mutex("a").try_lock_for(Duration::from_secs(10)));
     assert!(free.expect("asked").is_some());
 }
 
@@ -90,7 +90,7 @@ fn a_runtime_that_is_blocked_does_not_lose_its_locks() {
         let locker = Locker::connect("memory:?lease=3s").await.expect("connected");
         let guard = locker.mutex("a").lock().await.expect("locked");
         std::thread::sleep(Duration::from_secs(4));
-        assert_eq!(guard.state(), State::Held);
+        assert_eq!(guard.state(), HoldState::Held);
     });
 }
 
@@ -100,10 +100,10 @@ fn any_executor_will_do() {
         let locker = Locker::connect("memory:").await.expect("connected");
         let owner = tenure::Owner::new();
         let guard = locker.mutex("a").owner(&owner).lock().await.expect("locked");
-        assert!(locker.mutex("a").lock_within(Duration::from_millis(20)).await.expect("asked").is_none());
-        assert!(locker.mutex("a").owner(&owner).lock_within(Duration::from_millis(20)).await.expect("asked").is_some());
+        assert!(locker.mutex("a").try_lock_for(Duration::from_millis(20)).await.expect("asked").is_none());
+        assert!(locker.mutex("a").owner(&owner).try_lock_for(Duration::from_millis(20)).await.expect("asked").is_some());
         assert_eq!(guard.run(async { 1 }).await.expect("held"), 1);
-        assert!(locker.mutex("a").lock_within(Duration::ZERO).await.expect("asked once").is_none());
+        assert!(locker.mutex("a").try_lock_for(Duration::ZERO).await.expect("asked once").is_none());
         guard.release().await.expect("given back");
         let fixed = locker.mutex("a").lease_fixed(Duration::from_millis(50)).lock().await.expect("locked");
         assert_eq!(fixed.lost().await.reason, LostReason::LeaseEnded);
@@ -122,7 +122,7 @@ async fn an_owner_that_acquires_twice_at_once_waits_within_its_limit() {
         tokio::task::yield_now().await;
     }
     assert!(mutex.try_lock().await.expect("asked").is_none());
-    assert!(mutex.lock_within(Duration::from_millis(20)).await.expect("asked").is_none());
+    assert!(mutex.try_lock_for(Duration::from_millis(20)).await.expect("asked").is_none());
     drop(held);
     let outer = first.await.expect("no panic").expect("locked");
     assert_eq!(mutex.lock().await.expect("re-entered").token(), outer.token());
@@ -186,7 +186,7 @@ async fn a_listing_may_take_longer_than_one_call() {
     let store = Memory::new(Client { id: tenure::ClientId::random().expect("random bits"), about: "".into() }, clock.clone());
     let slow = Faulty::over(Arc::new(store), Plan { delay_every: 1, delay: Duration::from_secs(10), ..Plan::default() });
     let builder = Locker::builder().clock(clock).runtime(Handle::current()).timeout(Duration::from_secs(3));
-    let locker = builder.over(Arc::new(slow)).expect("a locker");
+    let locker = builder.backend(Arc::new(slow)).expect("a locker");
     assert!(locker.list("").await.expect("listed").is_empty());
     assert!(locker.mutex("a").inspect().await.expect_err("one call is bounded").is_transient());
 }
@@ -276,7 +276,7 @@ fn have_events() {
         let store = Memory::new(Client { id: locker.client_id(), about: "".into() }, clock.clone());
         let faulty = Faulty::over(Arc::new(store), Plan { lose_reply: 2, ..Plan::default() });
         let builder = Locker::builder().clock(clock).runtime(Handle::current());
-        let locker = builder.over(Arc::new(faulty)).expect("a locker");
+        let locker = builder.backend(Arc::new(faulty)).expect("a locker");
         let guard = locker.mutex("the name").lock().await.expect("locked");
         tokio::time::sleep(LEASE * 2).await;
         assert!(guard.is_valid() && locker.stats().renewal_failures > 0);

@@ -28,7 +28,7 @@ async fn callers_that_stand_still_keep_nobody_from_the_store() {
     }
     let begun = Instant::now();
     mine.release().await.expect("given back");
-    let other = locker.mutex("other").lock_within(Duration::from_secs(20)).await.expect("asked");
+    let other = locker.mutex("other").try_lock_for(Duration::from_secs(20)).await.expect("asked");
     drop(other.expect("it is free"));
     assert!(begun.elapsed() < Duration::from_secs(1), "after {:?}", begun.elapsed());
 }
@@ -98,7 +98,7 @@ fn who_is_told_of_a_loss_may_drop_another_guard_at_once() {
     let mut told = Box::pin(async move { lost.lost().await });
     assert!(told.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     // Free once the loss was told, and then also for everybody else: the keeper goes on.
-    let again = runtime.block_on(locker.mutex("b").lock_within(Duration::from_secs(20))).expect("asked");
+    let again = runtime.block_on(locker.mutex("b").try_lock_for(Duration::from_secs(20))).expect("asked");
     drop(again.expect("it was given back"));
     drop(runtime.block_on(locker.mutex("c").lock()).expect("locked"));
 }
@@ -138,7 +138,7 @@ fn who_drops_a_waker_may_drop_another_guard_with_it() {
     let handle = runtime.handle().clone();
     std::thread::spawn(move || told.send(handle.block_on(second.release())));
     ended.recv_timeout(Duration::from_secs(20)).expect("nothing is locked while wakers are dropped").expect("given back");
-    let again = runtime.block_on(locker.mutex("b").lock_within(Duration::from_secs(20))).expect("asked");
+    let again = runtime.block_on(locker.mutex("b").try_lock_for(Duration::from_secs(20))).expect("asked");
     assert!(again.is_some(), "the other guard went with its task");
 }
 
@@ -151,7 +151,7 @@ async fn the_second_call_of_an_owner_hears_that_the_locker_closes() {
     // The first one stands still for ever.
     let mut first = Box::pin(mutex.lock());
     assert!(begin(&mut first).await);
-    let (second, bounded) = (tokio::spawn(mutex.lock()), tokio::spawn(mutex.lock_within(Duration::from_secs(60))));
+    let (second, bounded) = (tokio::spawn(mutex.lock()), tokio::spawn(mutex.try_lock_for(Duration::from_secs(60))));
     // Both have to wait for the first one to be told.
     for _ in 0..100 {
         tokio::task::yield_now().await;

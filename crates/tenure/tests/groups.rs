@@ -46,6 +46,7 @@ fn main() {
             whoever_waits_for_any_gets_the_first_and_nothing_else;
         election:
             leaders_follow_each_other_and_terms_grow
+            who_loses_the_office_campaigns_again
             changes_are_seen
             a_leader_that_dies_is_followed;
         partitions:

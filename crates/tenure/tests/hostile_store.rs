@@ -8,7 +8,7 @@ use tenure::backend::{Attempt, Backend, Capabilities, Claim, Client, Layer, Laye
 use tenure::backends::memory::Memory;
 use tenure::clock::Clock;
 use tenure::signal::Signal;
-use tenure::{ClientId, Error, Fault, Locker, LostReason, Mutex, Owner, OwnerIds, Resource, Result};
+use tenure::{ClientId, Error, Fault, Locker, LostReason, Mutex, Owner, Resource, Result};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
@@ -49,7 +49,7 @@ impl Store {
 
     fn locker(&self) -> Locker {
         let builder = Locker::builder().clock(self.clock.clone()).runtime(Handle::current());
-        builder.over(Arc::clone(&self.over)).expect("a locker")
+        builder.backend(Arc::clone(&self.over)).expect("a locker")
     }
 }
 
@@ -105,7 +105,7 @@ async fn a_subscription_that_hangs_does_not_outlast_the_callers_patience() {
         // One in line subscribes before it asks, where that costs no round trip.
         let mutex = if watch_first { locker.mutex("a").fair() } else { locker.mutex("a") };
         let before = Instant::now();
-        let answer = mutex.lock_within(Duration::from_millis(100)).await;
+        let answer = mutex.try_lock_for(Duration::from_millis(100)).await;
         assert!(before.elapsed() < Duration::from_millis(200), "answered after {:?}", before.elapsed());
         // Without an answer of the store nobody knows whether it is busy.
         assert_eq!(answer.is_err(), watch_first, "{answer:?}");
@@ -208,7 +208,7 @@ async fn an_unavailable_store_is_not_busy_for_those_behind() {
     tokio::time::sleep(Duration::from_millis(1)).await;
     let error = locker.mutex("a").try_lock().await.expect_err("nobody knows that it is busy");
     assert!(error.is_transient(), "{error}");
-    let error = locker.mutex("a").lock_within(Duration::from_millis(10)).await.expect_err("nobody knows that it is busy");
+    let error = locker.mutex("a").try_lock_for(Duration::from_millis(10)).await.expect_err("nobody knows that it is busy");
     assert!(error.is_transient(), "{error}");
     store.moody.acquire_fails.store(false, Ordering::SeqCst);
     let held = first.await.expect("no panic").expect("locked in the end");
@@ -249,7 +249,7 @@ async fn a_renewal_that_is_confirmed_after_the_loss_changes_nothing() {
 async fn a_hold_that_ends_before_the_subscription_stands_is_not_missed() {
     let store = Store::new(Moody { asks_first: true, ..Moody::default() });
     let locker = store.locker();
-    let owner = OwnerIds::new(ClientId::random().expect("random bits")).next();
+    let owner = tenure::backend::OwnerIds::new(ClientId::random().expect("random bits")).next();
     let claim = Claim::new(Resource::new("a").expect("a name"), owner, Mode::Exclusive, LEASE);
     assert!(matches!(store.over.acquire(&claim).await, Ok(Attempt::Granted { .. })));
     *store.moody.ends_in_watch.lock().expect("not poisoned") = Some((Arc::clone(store.over.inner()), claim));
@@ -356,7 +356,7 @@ async fn a_store_that_failed_after_a_busy_answer_is_not_reported_as_busy() {
     let store = Store::new(Moody::default());
     let (one, other) = (store.locker(), store.locker());
     let held = other.mutex("a").lock().await.expect("locked");
-    let waiter = tokio::spawn(one.mutex("a").lock_within(Duration::from_secs(2)));
+    let waiter = tokio::spawn(one.mutex("a").try_lock_for(Duration::from_secs(2)));
     tokio::time::sleep(Duration::from_millis(10)).await;
     store.moody.acquire_fails.store(true, Ordering::SeqCst);
     drop(held);

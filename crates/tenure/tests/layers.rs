@@ -29,7 +29,7 @@ const LAYERS: &[(&[&str], &str)] = &[
     (&["fence"], "what refuses those who come too late"),
     (&["once"], "work that is done once"),
     (&["blocking"], "all of it for threads"),
-    (&["conformance", "fuzz"], "what is asked of all that"),
+    (&["conformance", "fuzz", "testing"], "what is asked of all that, and for tests of users"),
     (&["lib"], "what users see"),
 ];
 

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tenure::backend::{Attempt, Claim, Client, Layer, Layered, Member, Nodes, Opened, Renewal, Retry, Standing};
+use tenure::backend::{Attempt, Claim, Client, Layer, Layered, NodeState, Nodes, Opened, Renewal, Retry, Standing};
 use tenure::backends::memory::Memory;
 use tenure::clock::Clock;
 use tenure::signal::{Hub, Signal};
-use tenure::{ClientId, Locker, LostReason, Result, State as Held};
+use tenure::{ClientId, HoldState as Held, Locker, LostReason, Result};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -34,14 +34,14 @@ impl Scripted {
         let store = Arc::new(Layered::new(Self { collisions: AtomicUsize::new(collisions), ..Self::default() }, memory));
         let scripted = Arc::clone(store.layer());
         let opened = Opened::from(store).with_nodes(Arc::<Self>::clone(&scripted));
-        let locker = Locker::builder().clock(clock).runtime(Handle::current()).over(opened).expect("a locker");
+        let locker = Locker::builder().clock(clock).runtime(Handle::current()).backend(opened).expect("a locker");
         (scripted, locker)
     }
 }
 
 impl Nodes for Scripted {
-    fn nodes(&self) -> Vec<Member> {
-        vec![Member { name: "one".to_owned(), standing: Standing::Counts, clock_ahead_ms: Some(0) }]
+    fn nodes(&self) -> Vec<NodeState> {
+        vec![NodeState { name: "one".to_owned(), standing: Standing::Counts, clock_ahead_ms: Some(0) }]
     }
 }
 
@@ -95,7 +95,7 @@ async fn one_who_does_not_wait_asks_a_few_times_among_others() {
 async fn a_wait_among_those_who_collide_is_bounded() {
     let (_, locker) = Scripted::with(usize::MAX);
     let start = Instant::now();
-    let granted = locker.mutex("a").lock_within(10 * PAUSE).await.expect("answered");
+    let granted = locker.mutex("a").try_lock_for(10 * PAUSE).await.expect("answered");
     assert!(granted.is_none());
     assert!(start.elapsed() < 12 * PAUSE, "{:?}", start.elapsed());
 }
@@ -130,5 +130,5 @@ async fn a_hold_survives_a_renewal_of_which_nothing_is_known() {
 #[tokio::test(start_paused = true)]
 async fn stats_name_the_members() {
     let (_, locker) = Scripted::with(0);
-    assert_eq!(locker.stats().members.len(), 1);
+    assert_eq!(locker.stats().nodes.len(), 1);
 }

@@ -282,7 +282,7 @@ fn permits_of_a_killed_process_come_back(store: Opened) {
     holder.line();
     let locker = block_on(Locker::connect(&url)).expect("connected");
     let semaphore = locker.semaphore("L", 3);
-    assert!(block_on(semaphore.acquire_many_within(2, Duration::ZERO)).expect("asked").is_none());
+    assert!(block_on(semaphore.try_acquire_many_for(2, Duration::ZERO)).expect("asked").is_none());
     holder.kill();
     drop(block_on(semaphore.acquire_many(3)).expect("acquired"));
 }

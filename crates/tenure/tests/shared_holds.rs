@@ -23,7 +23,8 @@ fn two(clock: &Clock, delay: Duration) -> (Locker, Locker) {
     let store = Memory::new(client(), clock.clone());
     let other = store.client(client());
     let late = Faulty::over(Arc::new(store), Plan { delay_every: 1, delay, ..Plan::default() });
-    let over = |store: Opened| Locker::builder().clock(clock.clone()).runtime(Handle::current()).over(store).expect("a locker");
+    let over =
+        |store: Opened| Locker::builder().clock(clock.clone()).runtime(Handle::current()).backend(store).expect("a locker");
     (over(Arc::new(late).into()), over(Arc::new(other).into()))
 }
 
@@ -69,7 +70,7 @@ async fn a_downgrade_that_is_dropped_gives_everything_back() {
         }
         drop(downgrade);
         // Free because it was given back, not because it has run out.
-        lock.write_within(LEASE / 3).await.expect("asked").expect("free").release().await.expect("given back");
+        lock.try_write_for(LEASE / 3).await.expect("asked").expect("free").release().await.expect("given back");
     }
     while locker.stats().holding > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -220,7 +221,7 @@ async fn a_downgrade_that_meets_the_end_of_its_hold_is_none() {
         // It ends while the answer is on its way.
         let reader = here.rwlock("a").downgrade(writer).await;
         assert!(matches!(reader, Err(Error::Lost(_))), "{reader:?}");
-        there.rwlock("a").write_within(LEASE / 3).await.expect("asked").expect("free").release().await.expect("given back");
+        there.rwlock("a").try_write_for(LEASE / 3).await.expect("asked").expect("free").release().await.expect("given back");
     }
 }
 

@@ -8,7 +8,7 @@ use tenure::backend::{Attempt, Capabilities, Claim, Client, Layer, Layered, Rene
 use tenure::backends::memory::Memory;
 use tenure::clock::Clock;
 use tenure::signal::{Hub, Signal};
-use tenure::{ClientId, Error, Fault, Locker, LostReason, Resource, Result, State as Held};
+use tenure::{ClientId, Error, Fault, HoldState as Held, Locker, LostReason, Resource, Result};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -27,7 +27,7 @@ impl Parted {
         let memory = Arc::new(Memory::new(client, clock.clone()));
         let store = Arc::new(Layered::new(Self { fails_over, ..Self::default() }, memory));
         let parted = Arc::clone(store.layer());
-        (parted, Locker::builder().clock(clock).runtime(Handle::current()).over(store).expect("a locker"))
+        (parted, Locker::builder().clock(clock).runtime(Handle::current()).backend(store).expect("a locker"))
     }
 }
 

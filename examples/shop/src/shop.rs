@@ -128,13 +128,13 @@ impl Shop {
         let parts = self.locker.striped(&name, u32::try_from(segments.len())?);
         let locked = match (&*segments, &*filled) {
             (_, []) => return Ok(None),
-            ([_], [segment]) => self.locker.mutex(name).lock_within(wait).await?.map(|guard| (*segment, guard)),
+            ([_], [segment]) => self.locker.mutex(name).try_lock_for(wait).await?.map(|guard| (*segment, guard)),
             (_, [segment]) => {
                 let part = parts.stripe(u32::try_from(*segment)?).ok_or_else(|| Refused::TryAgain("no such part".to_owned()))?;
-                part.lock_within(wait).await?.map(|guard| (*segment, guard))
+                part.try_lock_for(wait).await?.map(|guard| (*segment, guard))
             }
             // Any that is free: five can sell at the same time.
-            _ => match parts.lock_any_within(wait).await? {
+            _ => match parts.try_lock_any_for(wait).await? {
                 Some((segment, guard)) => Some((i32::try_from(segment)?, guard)),
                 None => None,
             },

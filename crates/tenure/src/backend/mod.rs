@@ -40,10 +40,11 @@ pub use self::layer::{Call, Layer, Layered};
 pub use self::losses::Losses;
 pub(crate) use self::losses::Suspect;
 pub use self::opened::{Nodes, Opened};
-pub use self::state::{Holder, Member, NodeReport, Permits, Standing, State};
+pub use self::state::{Holder, NodeReport, NodeState, Permits, Standing, State};
 pub use self::voter::{InUse, Server, Voter};
 use crate::error::{Error, Fault, Result};
 pub use crate::mode::{Mode, Modes, Support};
+pub use crate::name::OwnerIds;
 use crate::name::{ClientId, OwnerId, Resource, Token};
 use crate::signal::Signal;
 

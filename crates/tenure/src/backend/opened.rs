@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Backend, Layer, Layered, Losses, Member, Voter};
+use super::{Backend, Layer, Layered, Losses, NodeState, Voter};
 use crate::lifeline::Lifeline;
 
 /// The nodes of a store that is made of several.
 pub trait Nodes: fmt::Debug + Send + Sync {
     /// Who they are, and how they are now. Known without I/O.
-    fn nodes(&self) -> Vec<Member>;
+    fn nodes(&self) -> Vec<NodeState>;
 }
 
 /// An open store: the backend, and what only some stores have beside it.
@@ -120,8 +120,8 @@ mod tests {
     struct One;
 
     impl Nodes for One {
-        fn nodes(&self) -> Vec<Member> {
-            vec![Member { name: "one".to_owned(), standing: Standing::Counts, clock_ahead_ms: None }]
+        fn nodes(&self) -> Vec<NodeState> {
+            vec![NodeState { name: "one".to_owned(), standing: Standing::Counts, clock_ahead_ms: None }]
         }
     }
 

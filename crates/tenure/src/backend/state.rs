@@ -48,14 +48,14 @@ impl State {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeReport {
     /// The store.
-    pub member: Member,
+    pub node: NodeState,
     /// Who holds it there, or why that is not known.
     pub holders: Result<Vec<Holder>, NodeTrouble>,
 }
 
 /// One of the stores that make one lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Member {
+pub struct NodeState {
     /// Its address, without credentials.
     pub name: String,
     /// Whether its vote counts.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::block_on;
 use crate::backend::Mode;
-use crate::engine::guard::{State, Watcher};
+use crate::engine::guard::{HoldState, Watcher};
 use crate::error::Result;
 use crate::fence::Pass;
 use crate::lost::Lost;
@@ -79,7 +79,7 @@ macro_rules! views {
 
         /// As [`crate::Guard::state`].
         #[must_use]
-        pub fn state(&self) -> State {
+        pub fn state(&self) -> HoldState {
             self.guard.state()
         }
 

@@ -61,11 +61,11 @@ macro_rules! common {
     };
 }
 
-fn guard(acquired: impl Future<Output = Result<crate::Guard>>) -> Result<Guard> {
+pub(super) fn guard(acquired: impl Future<Output = Result<crate::Guard>>) -> Result<Guard> {
     block_on(acquired).map(Guard::new)
 }
 
-fn if_any(acquired: impl Future<Output = Result<Option<crate::Guard>>>) -> Result<Option<Guard>> {
+pub(super) fn if_any(acquired: impl Future<Output = Result<Option<crate::Guard>>>) -> Result<Option<Guard>> {
     Ok(block_on(acquired)?.map(Guard::new))
 }
 
@@ -83,8 +83,8 @@ impl Mutex {
     }
 
     /// Waits for a limited time. `None`: somebody else had the lock all the time.
-    pub fn lock_within(&self, wait: Duration) -> Result<Option<Guard>> {
-        if_any(self.of_this_thread().lock_within(wait))
+    pub fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard>> {
+        if_any(self.of_this_thread().try_lock_for(wait))
     }
 
     /// Asks once. `None`: somebody else has the lock.
@@ -106,8 +106,8 @@ impl RwLock {
     }
 
     /// Waits for a limited time. `None`: it was busy all the time.
-    pub fn read_within(&self, wait: Duration) -> Result<Option<Guard>> {
-        if_any(self.of_this_thread().read_within(wait))
+    pub fn try_read_for(&self, wait: Duration) -> Result<Option<Guard>> {
+        if_any(self.of_this_thread().try_read_for(wait))
     }
 
     /// Asks once. `None`: somebody writes, or waits to, also if nobody holds it at this moment.
@@ -121,8 +121,8 @@ impl RwLock {
     }
 
     /// Waits for a limited time. `None`: it was busy all the time.
-    pub fn write_within(&self, wait: Duration) -> Result<Option<Guard>> {
-        if_any(self.of_this_thread().write_within(wait))
+    pub fn try_write_for(&self, wait: Duration) -> Result<Option<Guard>> {
+        if_any(self.of_this_thread().try_write_for(wait))
     }
 
     /// Asks once. `None`: somebody else reads or writes.
@@ -149,8 +149,8 @@ impl Semaphore {
     }
 
     /// Waits for a limited time. `None`: there was none all the time.
-    pub fn acquire_within(&self, wait: Duration) -> Result<Option<Guard>> {
-        if_any(self.0.acquire_within(wait))
+    pub fn try_acquire_for(&self, wait: Duration) -> Result<Option<Guard>> {
+        if_any(self.0.try_acquire_for(wait))
     }
 
     /// Asks once. `None`: none is free.
@@ -163,9 +163,9 @@ impl Semaphore {
         guard(self.0.acquire_many(permits))
     }
 
-    /// As [`crate::Semaphore::acquire_many_within`].
-    pub fn acquire_many_within(&self, permits: u32, wait: Duration) -> Result<Option<Guard>> {
-        if_any(self.0.acquire_many_within(permits, wait))
+    /// As [`crate::Semaphore::try_acquire_many_for`].
+    pub fn try_acquire_many_for(&self, permits: u32, wait: Duration) -> Result<Option<Guard>> {
+        if_any(self.0.try_acquire_many_for(permits, wait))
     }
 
     /// As [`crate::Semaphore::resize`].
@@ -191,8 +191,8 @@ impl Latch {
     }
 
     /// Waits for a limited time. Whether the count is zero.
-    pub fn wait_within(&self, wait: Duration) -> Result<bool> {
-        block_on(self.0.wait_within(wait))
+    pub fn wait_for(&self, wait: Duration) -> Result<bool> {
+        block_on(self.0.wait_for(wait))
     }
 
     /// As [`crate::Latch::count`].

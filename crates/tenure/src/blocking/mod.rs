@@ -11,12 +11,13 @@
 //! A call inside of async code is an error instead of a deadlock; `tokio::task::spawn_blocking` is fine. A guard belongs to its
 //! thread: [`Guard::into_send`] lets a job give it back to who started it, and ends re-entry.
 
+mod builder;
+mod groups;
 mod guard;
 mod locks;
 #[cfg(feature = "once")]
 mod once;
 
-use std::ops::Deref;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,14 +27,18 @@ use std::thread::Thread;
 use tokio::runtime::Handle;
 use tokio::task::coop;
 
+pub use self::builder::Builder;
+pub use self::groups::{Election, Multi, MultiGuard, Striped};
 pub use self::guard::{Guard, SendGuard};
 pub use self::locks::{Latch, Mutex, RwLock, Semaphore};
 #[cfg(feature = "once")]
 pub use self::once::{Ledger, Once};
-use crate::backend::State;
+use crate::backend::{Capabilities, State};
 use crate::engine::background;
 use crate::engine::owner::Owner;
 use crate::error::{Error, Result};
+use crate::name::ClientId;
+use crate::stats::Stats;
 
 thread_local! {
     static THIS_THREAD: Owner = Owner::new();
@@ -47,6 +52,17 @@ impl Locker {
     /// As [`crate::Locker::connect`].
     pub fn connect(url: &str) -> Result<Self> {
         block_on(crate::Locker::connect(url)).map(Self)
+    }
+
+    /// A locker with other options than the defaults.
+    pub fn builder() -> Builder {
+        Builder(crate::Locker::builder())
+    }
+
+    /// The same client of the same store, for async code.
+    #[must_use]
+    pub fn as_async(&self) -> &crate::Locker {
+        &self.0
     }
 
     /// As [`crate::Locker::mutex`].
@@ -69,6 +85,39 @@ impl Locker {
         Latch(self.0.latch(name))
     }
 
+    /// As [`crate::Locker::multi`].
+    pub fn multi<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> Multi {
+        Multi::of(names.into_iter().map(|name| self.mutex(name)))
+    }
+
+    /// As [`crate::Locker::striped`].
+    pub fn striped(&self, name: impl AsRef<str>, count: u32) -> Striped {
+        Striped(self.0.striped(name, count))
+    }
+
+    /// As [`crate::Locker::election`].
+    pub fn election(&self, name: impl AsRef<str>) -> Election {
+        Election(self.0.election(name))
+    }
+
+    /// As [`crate::Locker::capabilities`].
+    #[must_use]
+    pub fn capabilities(&self) -> &Capabilities {
+        self.0.capabilities()
+    }
+
+    /// As [`crate::Locker::stats`].
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.0.stats()
+    }
+
+    /// As [`crate::Locker::client_id`].
+    #[must_use]
+    pub fn client_id(&self) -> ClientId {
+        self.0.client_id()
+    }
+
     /// As [`crate::Locker::list`].
     pub fn list(&self, prefix: &str) -> Result<Vec<State>> {
         block_on(self.0.list(prefix))
@@ -83,15 +132,6 @@ impl Locker {
 impl From<crate::Locker> for Locker {
     fn from(locker: crate::Locker) -> Self {
         Self(locker)
-    }
-}
-
-impl Deref for Locker {
-    type Target = crate::Locker;
-
-    /// The async one, for what does not wait.
-    fn deref(&self) -> &crate::Locker {
-        &self.0
     }
 }
 

@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 
 use super::{block_on, park_on};
 use crate::engine::background;
-use crate::once::{Attempt, Done, Error, Start};
+use crate::once::{Done, Error, OnceAttempt, Start};
 
 /// As [`crate::once::Ledger`], for threads. Its options are those of the async one, from which it is made.
 ///
@@ -13,7 +13,7 @@ use crate::once::{Attempt, Done, Error, Start};
 /// # use std::sync::Arc;
 /// # use tenure::once::{Ledger, MemoryRecords};
 /// let locker = tenure::blocking::Locker::connect("memory:")?;
-/// let ledger = tenure::blocking::Ledger::from(Ledger::new(&locker, Arc::new(MemoryRecords::default())));
+/// let ledger = tenure::blocking::Ledger::from(Ledger::new(locker.as_async(), Arc::new(MemoryRecords::default())));
 /// let done = ledger.once("payment:77").run(|attempt| {
 ///     println!("under token {}", attempt.token());
 ///     Ok::<_, String>("receipt 1".to_owned())
@@ -47,8 +47,8 @@ impl Ledger {
 
 impl Once {
     /// As [`crate::once::Once::run_with`], but **nobody stops a thread when the lock is lost**: ask
-    /// [`Attempt::is_valid`] before what must not be done by two.
-    pub fn run<T, E>(self, work: impl FnOnce(Attempt) -> Result<T, E>) -> Result<Done<T>, Error<T, E>>
+    /// [`OnceAttempt::is_valid`] before what must not be done by two.
+    pub fn run<T, E>(self, work: impl FnOnce(OnceAttempt) -> Result<T, E>) -> Result<Done<T>, Error<T, E>>
     where
         T: Serialize + DeserializeOwned,
     {

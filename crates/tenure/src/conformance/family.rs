@@ -107,7 +107,7 @@ pub(super) async fn a_cancelled_fair_wait_leaves_the_line(s: Subject) {
     s.eventually("in line", || async { here.inspect().await.is_ok_and(|state| state.line.len() == 1) }).await;
     waiting.abort();
     s.eventually("out of it", || async { here.inspect().await.is_ok_and(|state| state.line.is_empty()) }).await;
-    assert!(sure(|| there.lock_within(s.lease() / 2)).await.is_none());
+    assert!(sure(|| there.try_lock_for(s.lease() / 2)).await.is_none());
     give_back(held).await;
     drop(there.lock().await.expect("locked"));
 }
@@ -163,7 +163,7 @@ pub(super) async fn a_latch_lets_all_go_on(s: Subject) {
     assert!(here.set(2).await.expect("an answer"));
     assert!(!there.set(3).await.expect("an answer"));
     let waiting: Vec<_> = [&here, &there, &here, &there, &there].map(|latch| tokio::spawn(latch.wait())).into();
-    assert!(!sure(|| there.wait_within(s.lease() / 2)).await);
+    assert!(!sure(|| there.wait_for(s.lease() / 2)).await);
     assert_eq!(there.count_down().await.expect("counted"), 1);
     assert_eq!(sure(|| here.count()).await, 1);
     assert_eq!(here.count_down().await.expect("counted"), 0);
@@ -176,11 +176,11 @@ pub(super) async fn an_open_latch_is_open_to_all_who_ask_at_once(s: Subject) {
     let Some((one, other)) = two(&s, Mode::CountZero).await else { return };
     let latch = one.latch(s.name("a"));
     assert!(other.latch(s.name("a")).set(1).await.expect("an answer"));
-    let waiting: Vec<_> = (0..20).map(|_| tokio::spawn(latch.wait_within(s.lease() * 10))).collect();
+    let waiting: Vec<_> = (0..20).map(|_| tokio::spawn(latch.wait_for(s.lease() * 10))).collect();
     assert_eq!(other.latch(s.name("a")).count_down().await.expect("counted"), 0);
     let asked = (0..40).map(|_| {
         let latch = latch.clone();
-        tokio::spawn(async move { Ok(sure(|| latch.wait_within(Duration::ZERO)).await) })
+        tokio::spawn(async move { Ok(sure(|| latch.wait_for(Duration::ZERO)).await) })
     });
     for one in waiting.into_iter().chain(asked.collect::<Vec<_>>()) {
         assert!(one.await.expect("no panic").expect("an answer"), "it is open");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Subject, sure};
 use crate::backend::{Mode, Pushes, Scope};
 use crate::backends::faulty::Plan;
-use crate::engine::guard::State;
+use crate::engine::guard::HoldState;
 use crate::engine::owner::Owner;
 use crate::error::Error;
 use crate::lost::LostReason;
@@ -24,10 +24,10 @@ pub(super) async fn a_lock_is_kept_alive_past_its_lease(s: Subject) {
 pub(super) async fn a_fixed_lease_ends_and_says_so(s: Subject) {
     let (one, other) = (s.locker().await, s.locker().await);
     let guard = one.mutex(s.name("a")).lease_fixed(s.lease()).lock().await.expect("locked");
-    assert_eq!(guard.state(), State::Held);
+    assert_eq!(guard.state(), HoldState::Held);
     let lost = tokio::time::timeout(s.lease() * 2, guard.lost()).await.expect("told");
     assert_eq!((lost.reason, lost.token), (LostReason::LeaseEnded, guard.token()));
-    assert_eq!(guard.state(), State::Lost);
+    assert_eq!(guard.state(), HoldState::Lost);
     let next = other.mutex(s.name("a")).lock().await.expect("free by now");
     assert!(next.token() > guard.token());
     assert!(matches!(guard.release().await, Err(Error::Lost(_))));
@@ -88,7 +88,7 @@ pub(super) async fn a_lost_hold_is_never_valid_again(s: Subject) {
     let again = locker.mutex(s.name("a")).lock().await.expect("locked again");
     tokio::time::sleep(s.lease()).await;
     assert!(!guard.is_valid());
-    assert_eq!((guard.state(), guard.expires_in()), (State::Lost, Duration::ZERO));
+    assert_eq!((guard.state(), guard.expires_in()), (HoldState::Lost, Duration::ZERO));
     assert!(guard.reenter().is_err());
     assert!(again.is_valid());
 }
@@ -125,7 +125,7 @@ pub(super) async fn an_owner_reenters_with_the_same_token(s: Subject) {
     let outer = mutex.clone().owner(&owner).lock().await.expect("locked");
     let before = locker.stats().granted;
     let inner = mutex.clone().owner(&owner).try_lock().await.expect("asked").expect("re-entered");
-    let third = mutex.clone().owner(&owner).lock_within(s.lease()).await.expect("asked").expect("re-entered");
+    let third = mutex.clone().owner(&owner).try_lock_for(s.lease()).await.expect("asked").expect("re-entered");
     assert_eq!((outer.token(), outer.token()), (inner.token(), third.token()));
     assert_eq!((outer.hold_count(), locker.stats().granted, locker.stats().reentered), (3, before, 2));
     assert!(sure(|| mutex.clone().owner(&stranger).try_lock()).await.is_none());

@@ -349,7 +349,7 @@ impl Subject {
         if let Some(runtime) = &self.runtime {
             builder = builder.runtime(runtime.clone());
         }
-        builder.over_as(peer.opened, peer.owners.client()).expect("a locker")
+        builder.backend_of(peer.opened, peer.owners.client()).expect("a locker")
     }
 
     /// Waits until something is true. Panics after a long time.

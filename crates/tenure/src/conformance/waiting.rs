@@ -30,10 +30,10 @@ pub(super) async fn lock_within_gives_up_with_none(s: Subject) {
     let guard = one.mutex(s.name("a")).lock().await.expect("locked");
     let mutex = other.mutex(s.name("a"));
     let wait = s.lease() + s.lease() / 2;
-    assert!(sure(|| mutex.lock_within(wait)).await.is_none());
-    assert!(sure(|| one.mutex(s.name("a")).lock_within(s.lease() / 10)).await.is_none(), "also within a process");
+    assert!(sure(|| mutex.try_lock_for(wait)).await.is_none());
+    assert!(sure(|| one.mutex(s.name("a")).try_lock_for(s.lease() / 10)).await.is_none(), "also within a process");
     guard.release().await.expect("given back");
-    assert!(sure(|| mutex.lock_within(wait)).await.is_some());
+    assert!(sure(|| mutex.try_lock_for(wait)).await.is_some());
 }
 
 pub(super) async fn try_lock_reports_busy_at_once(s: Subject) {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::backend::Mode;
 use crate::engine::driven::Driven;
-pub use crate::engine::hold::State;
+pub use crate::engine::hold::HoldState;
 use crate::engine::hold::{Ended, Hold};
 use crate::engine::keeper::{GivenBack, Keeper};
 use crate::engine::owner::Slot;
@@ -22,7 +22,7 @@ use crate::name::{OwnerId, Resource, Token};
 
 /// A lock that is held. Dropping it gives the lock back, in the background.
 ///
-/// Every guard carries a fencing [token](Self::token). Three states: [held, unsure, lost](State); lost is final.
+/// Every guard carries a fencing [token](Self::token). Three states: [held, unsure, lost](HoldState); lost is final.
 ///
 /// # What drop does
 /// The last guard of a hold hands the release to the locker's background thread: drop never blocks, never panics, and
@@ -155,7 +155,7 @@ impl Guard {
 
     /// Held, unsure or lost.
     #[must_use]
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> HoldState {
         self.hold().state()
     }
 
@@ -282,6 +282,18 @@ pub struct Watcher {
 }
 
 impl Watcher {
+    /// The name.
+    #[must_use]
+    pub fn resource(&self) -> &Resource {
+        &self.hold.claim.resource
+    }
+
+    /// As [`Guard::token`].
+    #[must_use]
+    pub fn token(&self) -> Token {
+        self.hold.token
+    }
+
     /// As [`Guard::is_valid`]; false also after a regular release.
     #[must_use]
     pub fn is_valid(&self) -> bool {

@@ -13,7 +13,7 @@ use crate::name::Token;
 
 /// How certain a guard is of its hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum State {
+pub enum HoldState {
     /// Granted, and renewed in time.
     Held,
     /// A renewal is overdue or the store does not answer; still valid until the deadline.
@@ -126,12 +126,12 @@ impl Hold {
         }
     }
 
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> HoldState {
         if !self.is_valid() {
-            return State::Lost;
+            return HoldState::Lost;
         }
         let late = !self.terms.fixed && self.expires_in() < self.terms.lease / 3;
-        if late || self.overdue.load(Ordering::Relaxed) { State::Unsure } else { State::Held }
+        if late || self.overdue.load(Ordering::Relaxed) { HoldState::Unsure } else { HoldState::Held }
     }
 
     pub(crate) fn expires_in(&self) -> Duration {

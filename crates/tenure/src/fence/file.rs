@@ -59,7 +59,7 @@ use rustix::fs::OFlags;
 
 use self::part::Part;
 use self::sidecar::Sidecar;
-use super::{Pass, Stats, Tally, decimal};
+use super::{FenceStats, Pass, Tally, decimal};
 
 /// Why a fenced write to a file did not happen.
 pub type Error = super::Error<Trouble>;
@@ -146,7 +146,7 @@ impl FencedFile {
 
     /// What it has let through and refused.
     #[must_use]
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> FenceStats {
         self.tally.stats()
     }
 

@@ -13,7 +13,7 @@
 //!
 //! A write shows a [`Pass`]: the [`Guard`], or the [`Token`] that came with a request. One that is too late is [`Stale`], which
 //! has both tokens; each fence counts them ([`Tally`]), and so does the locker whose guard it was
-//! ([`Stats::stale`](crate::Stats::stale)). **A fence never goes down.**
+//! ([`FenceStats::stale`](crate::FenceStats::stale)). **A fence never goes down.**
 
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod drivers;
@@ -153,7 +153,7 @@ struct Counters {
 /// What a fence has done so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Stats {
+pub struct FenceStats {
     /// Writes that were let through.
     pub accepted: u64,
     /// Writes that came too late.
@@ -165,9 +165,9 @@ pub struct Stats {
 impl Tally {
     /// The numbers so far.
     #[must_use]
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> FenceStats {
         let Counters { accepted, stale, overtaken } = &*self.0;
-        Stats { accepted: accepted.read(), stale: stale.read(), overtaken: overtaken.read() }
+        FenceStats { accepted: accepted.read(), stale: stale.read(), overtaken: overtaken.read() }
     }
 
     /// Compares what a write shows with the largest token that the storage has seen, this one included, and counts the answer.

@@ -39,7 +39,7 @@ use redis::aio::ConnectionLike;
 use redis::{ErrorKind, FromRedisValue, RedisError, RedisResult, ServerErrorKind, ToSingleRedisArg, cmd};
 
 pub use self::marks::RedisMarks;
-use super::{Pass, Stats, Tally, decimal};
+use super::{FenceStats, Pass, Tally, decimal};
 use crate::backends::redis::scripts::{MORE, Source};
 use crate::name::Token;
 
@@ -93,7 +93,7 @@ impl<C: ConnectionLike + Clone> RedisFence<C> {
 
     /// What it has let through and refused.
     #[must_use]
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> FenceStats {
         self.tally.stats()
     }
 

@@ -127,16 +127,16 @@ impl Builder {
     }
 
     /// Uses a store of your own: an [`Opened`], or what becomes one, such as an `Arc<dyn Backend>`.
-    pub fn over(self, store: impl Into<Opened>) -> Result<Locker> {
+    pub fn backend(self, store: impl Into<Opened>) -> Result<Locker> {
         self.check()?;
         let client = ClientId::random()?;
         let runtime = self.runtime.clone().map_or_else(background::handle, Ok)?;
         self.build(store.into(), client, runtime)
     }
 
-    /// As [`over`](Self::over), for a backend that knows its client.
-    #[cfg(feature = "conformance")]
-    pub(crate) fn over_as(self, store: Opened, client: ClientId) -> Result<Locker> {
+    /// As [`backend`](Self::backend), for one that knows its client.
+    #[cfg(any(feature = "conformance", feature = "testing"))]
+    pub(crate) fn backend_of(self, store: Opened, client: ClientId) -> Result<Locker> {
         let runtime = self.runtime.clone().map_or_else(background::handle, Ok)?;
         self.build(store, client, runtime)
     }

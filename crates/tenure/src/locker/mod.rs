@@ -118,8 +118,8 @@ impl Locker {
     /// What this locker has done so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let members = self.engine.nodes.as_ref().map(|nodes| nodes.nodes()).unwrap_or_default();
-        Stats { members, ..self.engine.settings.counters.read() }
+        let nodes = self.engine.nodes.as_ref().map(|nodes| nodes.nodes()).unwrap_or_default();
+        Stats { nodes, ..self.engine.settings.counters.read() }
     }
 
     /// What this locker says of itself to those who ask who holds a lock, or who broke one.

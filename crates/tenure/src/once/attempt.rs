@@ -1,4 +1,4 @@
-//! [`Attempt`]: what work knows of its own standing; and the steps of one.
+//! [`OnceAttempt`]: what work knows of its own standing; and the steps of one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct Done<T> {
 
 /// What work knows of its own standing. It is a [`Pass`]: show it at a fence.
 #[derive(Clone)]
-pub struct Attempt {
+pub struct OnceAttempt {
     key: Key,
     token: Token,
     unfinished: Option<Token>,
@@ -35,7 +35,7 @@ pub struct Attempt {
     counters: Arc<Counters>,
 }
 
-impl Attempt {
+impl OnceAttempt {
     /// What is to be done.
     #[must_use]
     pub fn key(&self) -> &Key {
@@ -62,7 +62,7 @@ impl Attempt {
     }
 }
 
-impl Pass for Attempt {
+impl Pass for OnceAttempt {
     fn token(&self) -> Token {
         self.token
     }
@@ -72,10 +72,14 @@ impl Pass for Attempt {
     }
 }
 
-impl fmt::Debug for Attempt {
+impl fmt::Debug for OnceAttempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { key, token, unfinished, .. } = self;
-        f.debug_struct("Attempt").field("key", key).field("token", token).field("unfinished", unfinished).finish_non_exhaustive()
+        f.debug_struct("OnceAttempt")
+            .field("key", key)
+            .field("token", token)
+            .field("unfinished", unfinished)
+            .finish_non_exhaustive()
     }
 }
 
@@ -98,10 +102,10 @@ impl Started {
         Self { ledger: ledger.clone(), key: key.clone(), guard, unfinished }
     }
 
-    pub(crate) fn attempt(&self) -> Attempt {
+    pub(crate) fn attempt(&self) -> OnceAttempt {
         let Self { ledger, key, guard, unfinished } = self;
         let counters = Arc::clone(&ledger.locker.engine.settings.counters);
-        Attempt { key: key.clone(), token: guard.token(), unfinished: *unfinished, watcher: guard.watcher(), counters }
+        OnceAttempt { key: key.clone(), token: guard.token(), unfinished: *unfinished, watcher: guard.watcher(), counters }
     }
 
     /// Runs the work to its end, or until the lock is lost.

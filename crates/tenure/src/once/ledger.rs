@@ -9,14 +9,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Key;
-use super::attempt::{Attempt, Done, Start, Started, give_back};
+use super::attempt::{Done, OnceAttempt, Start, Started, give_back};
 use super::error::Error;
 use super::keep::{self, KEEP, Turns};
 use super::records::{Begin, Begun, Finished, Record, Records};
 use crate::backend::Mode;
 use crate::engine::guard::Guard;
 use crate::error::{Fault, Result};
-use crate::fence::{Stats, Tally};
+use crate::fence::{FenceStats, Tally};
 use crate::locker::Locker;
 use crate::name::Token;
 use crate::retry::RetryPolicy;
@@ -134,7 +134,7 @@ impl Ledger {
 
     /// How many results were recorded, and how many came too late.
     #[must_use]
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> FenceStats {
         self.tally.stats()
     }
 
@@ -283,7 +283,7 @@ impl Once {
     pub async fn run_with<T, E, W, F>(self, work: W) -> Result<Done<T>, Error<T, E>>
     where
         T: Serialize + DeserializeOwned,
-        W: FnOnce(Attempt) -> F,
+        W: FnOnce(OnceAttempt) -> F,
         F: Future<Output = Result<T, E>>,
     {
         let started = match self.start().await? {

@@ -20,7 +20,7 @@
 //!
 //! # Two forms
 //! - **At least once** ([`Ledger`]): the lock, the record and the work are three things. A crash between the end of the work and its
-//!   record means that the next call does the work again, and is [told so](Attempt::unfinished) before it begins. With
+//!   record means that the next call does the work again, and is [told so](OnceAttempt::unfinished) before it begins. With
 //!   [`Ledger::at_most_once`] it is refused instead.
 //! - **Exactly once** ([`OnceTable`]): the record is in the database that the work writes to, and in the same transaction. Either
 //!   both are there or neither, with a lock or without.
@@ -54,7 +54,7 @@ mod table;
 
 #[cfg(feature = "blocking")]
 pub(crate) use attempt::Start;
-pub use attempt::{Attempt, Done};
+pub use attempt::{Done, OnceAttempt};
 pub use error::Error;
 pub use key::Key;
 pub use ledger::{Ledger, Once};
@@ -68,4 +68,4 @@ pub use records::{Begin, Begun, Finished, Record, Records};
 pub use redis::RedisRecords;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteRecords;
-pub use table::{Claim, Claimed, OnceTable, Row, Ticket};
+pub use table::{Claimed, OnceClaim, OnceTable, Row, Ticket};

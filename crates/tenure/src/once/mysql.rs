@@ -37,7 +37,7 @@ use serde::de::DeserializeOwned;
 
 use super::attempt::Done;
 use super::sql::{Driver, SqlRecords};
-use super::table::{Claim, Claimed, OnceTable, Row, TRIES, Ticket};
+use super::table::{Claimed, OnceClaim, OnceTable, Row, TRIES, Ticket};
 use crate::error::Result;
 use crate::fence::drivers::{Doing, Table};
 use crate::fence::mysql::fault::bounded;
@@ -46,7 +46,7 @@ use crate::fence::sql::{Dialect, Statement};
 
 /// Claims work for this transaction, or returns what was recorded when it was done. Waits for another one that has claimed it. Run
 /// it first: what was read before it may be older than the record.
-pub async fn claim<T: DeserializeOwned>(tx: &mut Transaction<'_>, claim: &Claim<'_>) -> Result<Claimed<T>, Error> {
+pub async fn claim<T: DeserializeOwned>(tx: &mut Transaction<'_>, claim: &OnceClaim<'_>) -> Result<Claimed<T>, Error> {
     let statements = claim.statements(Dialect::Mysql);
     let mut row = None;
     for _ in 0..TRIES {

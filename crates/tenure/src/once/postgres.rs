@@ -36,7 +36,7 @@ use tokio_postgres::{Client, Config, GenericClient, Socket, Transaction};
 
 use super::attempt::Done;
 use super::sql::{Driver, SqlRecords};
-use super::table::{Claim, Claimed, OnceTable, Row, TRIES, Ticket};
+use super::table::{Claimed, OnceClaim, OnceTable, Row, TRIES, Ticket};
 use crate::error::Result;
 use crate::fence::drivers::{Doing, Table};
 use crate::fence::postgres::link::Link;
@@ -45,7 +45,7 @@ use crate::fence::sql::{Dialect, Statement};
 
 /// Claims work for this transaction, or returns what was recorded when it was done. Waits for another one that has claimed it. Run
 /// it before the work.
-pub async fn claim<T: DeserializeOwned>(tx: &Transaction<'_>, claim: &Claim<'_>) -> Result<Claimed<T>, Error> {
+pub async fn claim<T: DeserializeOwned>(tx: &Transaction<'_>, claim: &OnceClaim<'_>) -> Result<Claimed<T>, Error> {
     let statements = claim.statements(Dialect::Postgres);
     let mut row = None;
     for _ in 0..TRIES {

@@ -41,7 +41,7 @@ use serde::de::DeserializeOwned;
 
 use super::attempt::Done;
 use super::sql::{Driver, SqlRecords};
-use super::table::{Claim, Claimed, OnceTable, Row, Ticket};
+use super::table::{Claimed, OnceClaim, OnceTable, Row, Ticket};
 use crate::error::Result;
 use crate::fence::sql::{Ddl, Dialect, Statement};
 use crate::fence::sqlite::file::File;
@@ -49,7 +49,7 @@ use crate::fence::sqlite::{Error, one};
 
 /// Claims work for the transaction that is open, or returns what was recorded when it was done. Waits for others as long as the
 /// connection does. Run it before the work.
-pub fn claim<T: DeserializeOwned>(tx: &Connection, claim: &Claim<'_>) -> Result<Claimed<T>, Error> {
+pub fn claim<T: DeserializeOwned>(tx: &Connection, claim: &OnceClaim<'_>) -> Result<Claimed<T>, Error> {
     if tx.is_autocommit() {
         let problem = "was made outside of a transaction, and would be over at once";
         return Err(Error::Request(crate::Error::misuse("a claim", problem, "a transaction that is open")));

@@ -13,7 +13,7 @@ use super::statements::{Over, Place, Taker, sweep};
 use super::{Begun, Key, Record};
 use crate::error::{Error, Fault, Result};
 use crate::fence::sql::{Dialect, Identifier, Statement, number, token};
-use crate::fence::{self, Pass, Stats, Tally};
+use crate::fence::{self, FenceStats, Pass, Tally};
 use crate::name::Token;
 
 /// How often something is tried whose record is deleted in the same moment.
@@ -62,24 +62,24 @@ impl OnceTable {
 
     /// How many results were recorded in transactions, and how many claims came too late.
     #[must_use]
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> FenceStats {
         self.tally.stats()
     }
 
     /// A claim without a lock: the row alone says who does the work.
-    pub fn claim(&self, key: impl AsRef<str>) -> Result<Claim<'_>> {
+    pub fn claim(&self, key: impl AsRef<str>) -> Result<OnceClaim<'_>> {
         // Any number that no other claim has; it grows so that whoever comes with a token of today is not below it.
         let number = number(Token::after_now(None).unwrap_or(Token::new(1)))?;
         self.claims(key, number, None)
     }
 
     /// A claim under a lock: also fenced by its token.
-    pub fn claim_under<'a>(&'a self, key: impl AsRef<str>, pass: &'a dyn Pass) -> Result<Claim<'a>> {
+    pub fn claim_under<'a>(&'a self, key: impl AsRef<str>, pass: &'a dyn Pass) -> Result<OnceClaim<'a>> {
         self.claims(key, number(pass.token())?, Some(pass))
     }
 
-    fn claims<'a>(&'a self, key: impl AsRef<str>, number: i64, pass: Option<&'a dyn Pass>) -> Result<Claim<'a>> {
-        Ok(Claim { table: self, key: Key::new(key)?, number, keep: keep::millis(self.keep)?, pass })
+    fn claims<'a>(&'a self, key: impl AsRef<str>, number: i64, pass: Option<&'a dyn Pass>) -> Result<OnceClaim<'a>> {
+        Ok(OnceClaim { table: self, key: Key::new(key)?, number, keep: keep::millis(self.keep)?, pass })
     }
 
     /// Deletes up to a thousand records whose time is up. Not in the transaction of any work, where it would keep rows locked.
@@ -123,7 +123,7 @@ impl Row {
 
 /// The wish to do work, in a transaction.
 #[must_use = "nothing is claimed yet"]
-pub struct Claim<'a> {
+pub struct OnceClaim<'a> {
     table: &'a OnceTable,
     key: Key,
     number: i64,
@@ -141,7 +141,7 @@ pub enum Claimed<T> {
     Yours(Ticket),
 }
 
-impl Claim<'_> {
+impl OnceClaim<'_> {
     /// The statements, to be run in order in the transaction of the work, before the work. The last one returns a [`Row`].
     #[must_use]
     pub fn statements(&self, dialect: Dialect) -> Vec<Statement> {
@@ -168,9 +168,9 @@ impl Claim<'_> {
     }
 }
 
-impl fmt::Debug for Claim<'_> {
+impl fmt::Debug for OnceClaim<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Claim").field("table", &self.table.name).field("key", &self.key).finish_non_exhaustive()
+        f.debug_struct("OnceClaim").field("table", &self.table.name).field("key", &self.key).finish_non_exhaustive()
     }
 }
 
@@ -199,7 +199,7 @@ impl Ticket {
     }
 
     /// An earlier attempt that began outside of a transaction and never said that it finished. See
-    /// [`Attempt::unfinished`](super::Attempt::unfinished).
+    /// [`OnceAttempt::unfinished`](super::OnceAttempt::unfinished).
     #[must_use]
     pub fn unfinished(&self) -> Option<Token> {
         self.unfinished

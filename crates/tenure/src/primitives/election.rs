@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::Stream;
+use tracing::debug;
 
 use crate::backend::{Mode, State};
 use crate::engine::Engine;
-use crate::engine::guard::Guard;
+use crate::engine::guard::{Guard, Watcher};
 use crate::error::Result;
 use crate::name::{Resource, Token};
 use crate::primitives::mutex::Mutex;
 use crate::primitives::news::News;
+use crate::retry::jitter;
 
 /// One leader among all who campaign under a name.
 ///
@@ -76,8 +78,8 @@ impl Election {
     ///
     /// # Cancel safety
     /// As [`campaign`](Self::campaign).
-    pub fn campaign_within(&self, value: &str, wait: Duration) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
-        self.candidate(value).lock_within(wait)
+    pub fn try_campaign_for(&self, value: &str, wait: Duration) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+        self.candidate(value).try_lock_for(wait)
     }
 
     /// Asks once. `None`: somebody else leads.
@@ -86,6 +88,50 @@ impl Election {
     /// As [`campaign`](Self::campaign).
     pub fn try_campaign(&self, value: &str) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
         self.candidate(value).try_lock()
+    }
+
+    /// Leads whenever it is elected, until the work is done: campaigns, runs the future that `lead` makes for the term, and campaigns
+    /// again when the office is lost. The future is dropped in that moment. When it ends by itself, this one resigns and returns
+    /// what it said.
+    ///
+    /// A store that is away is waited for. Errors are those that asking again will not change.
+    ///
+    /// ```
+    /// # async fn example() -> tenure::Result<()> {
+    /// let locker = tenure::Locker::connect("memory:").await?;
+    /// let done = locker.election("scheduler").run("10.0.0.7:8080", |term| async move { term.token() }).await?;
+    /// assert!(done.get() > 0);
+    /// # locker.close().await
+    /// # }
+    /// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// Safe: dropping the future ends the candidature, or resigns.
+    pub fn run<T, F, L>(&self, value: &str, mut lead: L) -> impl Future<Output = Result<T>> + use<T, F, L>
+    where
+        F: Future<Output = T>,
+        L: FnMut(Watcher) -> F,
+    {
+        let (election, value) = (self.clone(), value.to_owned());
+        async move {
+            loop {
+                let term = match election.campaign(&value).await {
+                    Ok(term) => term,
+                    Err(error) if error.is_transient() => {
+                        debug!(name = &*election.name, %error, "cannot campaign");
+                        election.engine.pause(election.lease / 10 + jitter(election.lease / 10)).await;
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                };
+                if let Ok(done) = term.run(lead(term.watcher())).await {
+                    // What was done is done. A store that cannot be reached now is told in the background.
+                    drop(term.release().await);
+                    return Ok(done);
+                }
+            }
+        }
     }
 
     /// Who leads now. `None`: nobody.

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 /// let ready = locker.latch("import:7");
 /// assert!(ready.set(2).await?);
 /// assert_eq!(ready.count_down().await?, 1);
-/// assert!(!ready.wait_within(std::time::Duration::from_millis(5)).await?);
+/// assert!(!ready.wait_for(std::time::Duration::from_millis(5)).await?);
 /// assert_eq!(ready.count_down().await?, 0);
 /// ready.wait().await?;
 /// # locker.close().await
@@ -75,7 +75,7 @@ impl Latch {
     ///
     /// # Cancel safety
     /// Safe: it only reads.
-    pub fn wait_within(&self, wait: Duration) -> impl Future<Output = Result<bool>> + Send + use<> {
+    pub fn wait_for(&self, wait: Duration) -> impl Future<Output = Result<bool>> + Send + use<> {
         let asked = self.wanted.clone();
         async move { Ok(asked.ask(Mode::CountZero, asked.patience(wait)).await?.is_some()) }
     }

@@ -23,7 +23,7 @@ use crate::primitives::mutex::Mutex;
 /// other in one order cannot wait in a circle.
 ///
 /// A store is told from another by its URL without credentials: **spell the URLs alike** in all programs that lock
-/// names of several stores together. Stores without a URL ([`Builder::over`](crate::Builder::over)) are told apart by the
+/// names of several stores together. Stores without a URL ([`Builder::backend`](crate::Builder::backend)) are told apart by the
 /// kind of store alone. Duplicates are merged; the first one's options count.
 ///
 /// ```
@@ -107,7 +107,7 @@ impl Multi {
     ///
     /// # Cancel safety
     /// As [`lock`](Self::lock).
-    pub fn lock_within(&self, wait: Duration) -> impl Future<Output = Result<Option<MultiGuard>>> + Send + use<> {
+    pub fn try_lock_for(&self, wait: Duration) -> impl Future<Output = Result<Option<MultiGuard>>> + Send + use<> {
         let asked = self.clone();
         async move {
             let parts = asked.parts?;
@@ -142,7 +142,7 @@ async fn acquire(parts: &[Mutex], wait: Option<Duration>) -> Result<Option<Multi
             match until.map(|until: Instant| until.since(clock.now())) {
                 None => part.lock().await.map(Some),
                 Some(Duration::ZERO) => Ok(None),
-                Some(left) => part.lock_within(left).await,
+                Some(left) => part.try_lock_for(left).await,
             }
         };
         // One that is lost meanwhile makes the others useless.

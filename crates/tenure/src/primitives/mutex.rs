@@ -14,7 +14,7 @@ use crate::name::Resource;
 
 /// A lock that one owner at a time can hold, re-entrant by [`Owner`].
 ///
-/// [`lock`](Self::lock), [`lock_within`](Self::lock_within) and [`try_lock`](Self::try_lock) keep the lock alive until
+/// [`lock`](Self::lock), [`try_lock_for`](Self::try_lock_for) and [`try_lock`](Self::try_lock) keep the lock alive until
 /// the guard is dropped, unless [`lease_fixed`](Self::lease_fixed) was called. That somebody else has the lock is a
 /// value, not an error. The futures own what they need: they can be spawned.
 #[derive(Debug, Clone)]
@@ -75,7 +75,7 @@ impl Mutex {
     ///
     /// # Cancel safety
     /// As [`lock`](Self::lock).
-    pub fn lock_within(&self, wait: Duration) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+    pub fn try_lock_for(&self, wait: Duration) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
         let asked = self.clone();
         async move { asked.acquire(asked.wanted.patience(wait)).await }
     }

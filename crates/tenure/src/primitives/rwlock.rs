@@ -71,7 +71,7 @@ impl RwLock {
     ///
     /// # Cancel safety
     /// As [`read`](Self::read).
-    pub fn read_within(&self, wait: Duration) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+    pub fn try_read_for(&self, wait: Duration) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
         self.limited(Mode::Read, wait)
     }
 
@@ -95,7 +95,7 @@ impl RwLock {
     ///
     /// # Cancel safety
     /// As [`read`](Self::read).
-    pub fn write_within(&self, wait: Duration) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+    pub fn try_write_for(&self, wait: Duration) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
         self.limited(Mode::Write, wait)
     }
 

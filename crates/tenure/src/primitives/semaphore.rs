@@ -59,8 +59,8 @@ impl Semaphore {
     ///
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
-    pub fn acquire_within(&self, wait: Duration) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
-        self.acquire_many_within(1, wait)
+    pub fn try_acquire_for(&self, wait: Duration) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+        self.try_acquire_many_for(1, wait)
     }
 
     /// Asks once. `None`: none is free.
@@ -68,7 +68,7 @@ impl Semaphore {
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
     pub fn try_acquire(&self) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
-        self.acquire_many_within(1, Duration::ZERO)
+        self.try_acquire_many_for(1, Duration::ZERO)
     }
 
     /// Waits for several permits, up to 1024, which come and go together under one guard. Tasks of one process are served
@@ -86,7 +86,7 @@ impl Semaphore {
     ///
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
-    pub fn acquire_many_within(
+    pub fn try_acquire_many_for(
         &self,
         permits: u32,
         wait: Duration,

@@ -14,7 +14,8 @@ use crate::primitives::partitions::{Member, Partition, Tenure};
 /// ```
 /// # async fn example() -> tenure::Result<()> {
 /// # let locker = tenure::Locker::connect("memory:").await?;
-/// use tenure::{Outcome, Serial};
+/// use tenure::Serial;
+/// use tenure::partitions::Outcome;
 ///
 /// let serial = Serial::new(locker.partitions("orders", 12).join().await?);
 /// # while !serial.owns("order:7") { tokio::task::yield_now().await; }
@@ -91,8 +92,8 @@ impl Serial {
     /// # while !serial.owns("order:7") { tokio::task::yield_now().await; }
     /// let paid = tokio::spawn(serial.submit_with("order:7", async |partition| pay(partition.token()).await));
     /// let sent = tokio::spawn(serial.submit("order:7", async { "sent" })); // after it was paid
-    /// # assert!(matches!(paid.await.unwrap()?, tenure::Outcome::Done(())));
-    /// # assert_eq!(sent.await.unwrap()?, tenure::Outcome::Done("sent"));
+    /// # assert!(matches!(paid.await.unwrap()?, tenure::partitions::Outcome::Done(())));
+    /// # assert_eq!(sent.await.unwrap()?, tenure::partitions::Outcome::Done("sent"));
     /// # serial.leave().await
     /// # }
     /// # async fn pay(_: tenure::Token) {}

@@ -113,7 +113,7 @@ impl Striped {
     ///
     /// # Cancel safety
     /// As [`lock_any`](Self::lock_any).
-    pub fn lock_any_within(&self, wait: Duration) -> impl Future<Output = Result<Option<(u32, Guard)>>> + Send + use<> {
+    pub fn try_lock_any_for(&self, wait: Duration) -> impl Future<Output = Result<Option<(u32, Guard)>>> + Send + use<> {
         let asked = self.clone();
         async move { asked.any(Some(wait)).await }
     }
@@ -134,7 +134,7 @@ impl Striped {
     /// # Cancel safety
     /// As [`lock_any`](Self::lock_any).
     pub fn try_lock_any(&self) -> impl Future<Output = Result<Option<(u32, Guard)>>> + Send + use<> {
-        self.lock_any_within(Duration::ZERO)
+        self.try_lock_any_for(Duration::ZERO)
     }
 
     async fn any(&self, wait: Option<Duration>) -> Result<Option<(u32, Guard)>> {
@@ -157,7 +157,7 @@ impl Striped {
             }
             (tried, Some((_, until))) => match until.since(clock.now()) {
                 Duration::ZERO => tried,
-                left => first(stripes.iter().map(|&index| (index, self.mutex(index).lock_within(left)))).await,
+                left => first(stripes.iter().map(|&index| (index, self.mutex(index).try_lock_for(left)))).await,
             },
         }
     }

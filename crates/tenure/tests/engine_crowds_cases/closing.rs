@@ -30,7 +30,7 @@ async fn who_closes_twice_is_answered_also_if_the_runtime_ends_under_it() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let slow = Slow { closing_takes: Duration::from_secs(2), ..Slow::default() };
     let store = Layered::new(slow, Arc::new(Memory::new(client(), Clock::system())));
-    let locker = Locker::builder().runtime(runtime.handle().clone()).over(Arc::new(store)).expect("a locker");
+    let locker = Locker::builder().runtime(runtime.handle().clone()).backend(Arc::new(store)).expect("a locker");
     drop(tokio::time::timeout(Duration::from_millis(50), locker.close()).await);
     runtime.shutdown_background();
     let closed = tokio::time::timeout(Duration::from_secs(20), locker.close()).await.expect("answered");

@@ -52,7 +52,7 @@ async fn short_leases_survive_the_release_of_thousands() {
     }
     drop(long);
     // The last one is free as soon as the store could do all of it.
-    let last = other.mutex("long 8999").lock_within(Duration::from_secs(1)).await.expect("asked");
+    let last = other.mutex("long 8999").try_lock_for(Duration::from_secs(1)).await.expect("asked");
     drop(last.expect("it was given back"));
     tokio::time::sleep(Duration::from_secs(1)).await;
     let lost = short.iter().filter(|guard| !guard.is_valid()).count();

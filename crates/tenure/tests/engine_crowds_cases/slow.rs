@@ -105,7 +105,8 @@ pub(crate) fn store(slow: Slow) -> (Arc<Layered<Slow, Memory>>, Locker, Locker) 
     let memory = Memory::new(client(), clock.clone());
     let other = Arc::new(memory.client(client()));
     let store = Arc::new(Layered::new(slow, Arc::new(memory)));
-    let over = |store: Opened| Locker::builder().clock(clock.clone()).runtime(Handle::current()).over(store).expect("a locker");
+    let over =
+        |store: Opened| Locker::builder().clock(clock.clone()).runtime(Handle::current()).backend(store).expect("a locker");
     (Arc::clone(&store), over(store.into()), over(other.into()))
 }
 

@@ -90,7 +90,7 @@ async fn a_lock_that_is_left_to_others_is_still_had_by_who_has_little_time() {
     assert!(matches!(busy, Attempt::Busy { .. }), "{busy:?}");
     held.release().await.expect("given back");
     for i in 0..200 {
-        let got = locker.mutex("a").lock_within(Duration::from_millis(20)).await.expect("asked");
+        let got = locker.mutex("a").try_lock_for(Duration::from_millis(20)).await.expect("asked");
         got.unwrap_or_else(|| panic!("it was free after {i} times")).release().await.expect("given back");
     }
 }
@@ -134,7 +134,7 @@ async fn who_has_little_time_is_not_kept_waiting_by_one_that_leaves_the_lock_to_
             async move { mutex.lock().await.expect("locked").release().await.expect("given back") }
         });
         tokio::time::sleep(Duration::from_millis(1)).await;
-        let within = |ms| locker.mutex("a").lock_within(Duration::from_millis(ms));
+        let within = |ms| locker.mutex("a").try_lock_for(Duration::from_millis(ms));
         // Some wait already when the one before them begins to rest, for up to 640 ms; some come meanwhile.
         let early = tokio::spawn(within(40));
         tokio::time::sleep(Duration::from_millis(1)).await;

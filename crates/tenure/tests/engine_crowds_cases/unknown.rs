@@ -11,9 +11,9 @@ use tokio::time::Instant;
 async fn a_lock_of_a_store_that_does_not_answer_is_not_known_to_be_busy() {
     let (store, locker, _) = lockers(Slow::default());
     store.acquire_hangs.store(true, Ordering::SeqCst);
-    let first = tokio::spawn(locker.mutex("a").lock_within(2 * WHILE));
+    let first = tokio::spawn(locker.mutex("a").try_lock_for(2 * WHILE));
     tokio::time::sleep(WHILE / 2).await;
-    let second = locker.mutex("a").lock_within(WHILE).await;
+    let second = locker.mutex("a").try_lock_for(WHILE).await;
     assert!(second.as_ref().is_err_and(Error::is_transient), "{second:?}");
     first.await.expect("no panic").expect_err("no answer");
 }
@@ -22,12 +22,12 @@ async fn a_lock_of_a_store_that_does_not_answer_is_not_known_to_be_busy() {
 async fn a_lock_that_was_given_back_is_not_known_to_be_busy() {
     let (store, locker, _) = lockers(Slow::default());
     let held = locker.mutex("a").lock().await.expect("locked");
-    let second = tokio::spawn(locker.mutex("a").lock_within(10 * WHILE));
+    let second = tokio::spawn(locker.mutex("a").try_lock_for(10 * WHILE));
     tokio::time::sleep(Duration::from_millis(1)).await;
     store.acquire_hangs.store(true, Ordering::SeqCst);
     held.release().await.expect("given back, and confirmed");
     // Nobody holds it when this one comes, and the store does not answer.
-    let third = locker.mutex("a").lock_within(WHILE).await;
+    let third = locker.mutex("a").try_lock_for(WHILE).await;
     assert!(third.as_ref().is_err_and(Error::is_transient), "{third:?}");
     let second = second.await.expect("no panic");
     assert!(second.as_ref().is_err_and(Error::is_transient), "{second:?}");
@@ -37,12 +37,12 @@ async fn a_lock_that_was_given_back_is_not_known_to_be_busy() {
 async fn a_lock_that_was_lost_in_an_outage_is_not_known_to_be_busy() {
     let (store, locker, _) = lockers(Slow::default());
     let held = locker.mutex("a").lock().await.expect("locked");
-    let behind = tokio::spawn(locker.mutex("a").lock_within(Duration::from_secs(30) + CALL / 3));
+    let behind = tokio::spawn(locker.mutex("a").try_lock_for(Duration::from_secs(30) + CALL / 3));
     for hangs in [&store.acquire_hangs, &store.release_hangs, &store.renew_hangs] {
         hangs.store(true, Ordering::SeqCst);
     }
     held.lost().await;
-    let next = locker.mutex("a").lock_within(CALL / 2).await;
+    let next = locker.mutex("a").try_lock_for(CALL / 2).await;
     for answer in [next, behind.await.expect("no panic")] {
         assert!(answer.as_ref().is_err_and(Error::is_transient), "{answer:?}");
     }
@@ -53,7 +53,7 @@ async fn who_stood_behind_a_hold_is_told_that_it_was_busy_also_while_the_store_h
     let (_, locker, _) = lockers(Slow { question_takes: WHILE, ..Slow::default() });
     let held = locker.mutex("a").lock().await.expect("locked");
     // The one asks when the time of both is up.
-    let waiting: Vec<_> = (0..2).map(|_| tokio::spawn(locker.mutex("a").lock_within(WHILE / 2))).collect();
+    let waiting: Vec<_> = (0..2).map(|_| tokio::spawn(locker.mutex("a").try_lock_for(WHILE / 2))).collect();
     tokio::time::sleep(Duration::from_millis(1)).await;
     held.release().await.expect("given back");
     for one in waiting {
@@ -70,7 +70,7 @@ async fn an_owner_is_not_told_that_it_is_busy_while_the_store_does_not_answer_it
     store.acquire_hangs.store(true, Ordering::SeqCst);
     let first = tokio::spawn(mutex.lock());
     tokio::time::sleep(Duration::from_millis(1)).await;
-    let second = mutex.lock_within(WHILE).await;
+    let second = mutex.try_lock_for(WHILE).await;
     assert!(second.as_ref().is_err_and(Error::is_transient), "{second:?}");
     while locker.stats().errors == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -84,7 +84,7 @@ async fn an_owner_is_not_told_that_it_is_busy_while_the_store_does_not_answer_it
     let mutex = locker.mutex("b").owner(&owner);
     let first = tokio::spawn(mutex.lock());
     tokio::time::sleep(Duration::from_millis(1)).await;
-    for second in [mutex.lock_within(WHILE).await, mutex.try_lock().await] {
+    for second in [mutex.try_lock_for(WHILE).await, mutex.try_lock().await] {
         assert!(matches!(second, Ok(None)), "{second:?}");
     }
     drop(held);
@@ -97,12 +97,12 @@ async fn who_wants_several_within_a_limit_does_not_wait_for_what_it_gives_back()
     let held = other.mutex("b").lock().await.expect("locked");
     store.release_hangs.store(true, Ordering::SeqCst);
     let start = Instant::now();
-    let got = locker.multi(["a", "b"]).lock_within(2 * WHILE).await;
+    let got = locker.multi(["a", "b"]).try_lock_for(2 * WHILE).await;
     assert!(matches!(got, Ok(None)), "{got:?}");
     assert!(start.elapsed() < 3 * WHILE, "answered after {:?}", start.elapsed());
     // What it had got is given back by itself.
     store.release_hangs.store(false, Ordering::SeqCst);
-    let freed = other.mutex("a").lock_within(2 * CALL).await.expect("asked");
+    let freed = other.mutex("a").try_lock_for(2 * CALL).await.expect("asked");
     freed.expect("given back").release().await.expect("given back");
     drop(held);
 }
@@ -112,11 +112,11 @@ async fn who_gets_the_turn_of_one_that_met_an_outage_is_not_told_that_it_is_busy
     let (store, locker, _) = lockers(Slow::default());
     store.acquire_fails.store(true, Ordering::SeqCst);
     // Its time is up before it would ask again.
-    let first = tokio::spawn(locker.mutex("a").lock_within(Duration::from_millis(15)));
+    let first = tokio::spawn(locker.mutex("a").try_lock_for(Duration::from_millis(15)));
     tokio::time::sleep(Duration::from_millis(1)).await;
     store.acquire_hangs.store(true, Ordering::SeqCst);
     store.acquire_fails.store(false, Ordering::SeqCst);
-    let second = locker.mutex("a").lock_within(WHILE).await;
+    let second = locker.mutex("a").try_lock_for(WHILE).await;
     assert!(second.as_ref().is_err_and(Error::is_transient), "{second:?}");
     first.await.expect("no panic").expect_err("the store was away");
 }
@@ -125,8 +125,8 @@ async fn who_gets_the_turn_of_one_that_met_an_outage_is_not_told_that_it_is_busy
 async fn who_may_read_is_not_told_that_it_is_busy() {
     let (_, locker, _) = lockers(Slow { answer_takes: WHILE, ..Slow::default() });
     let wait = Duration::from_secs(2);
-    let readers = (0..100).map(|_| tokio::spawn(locker.rwlock("a").read_within(wait)));
-    let permits = (0..100).map(|_| tokio::spawn(locker.semaphore("b", 100).acquire_within(wait)));
+    let readers = (0..100).map(|_| tokio::spawn(locker.rwlock("a").try_read_for(wait)));
+    let permits = (0..100).map(|_| tokio::spawn(locker.semaphore("b", 100).try_acquire_for(wait)));
     let mut held = Vec::new();
     for one in readers.chain(permits).collect::<Vec<_>>() {
         // They ask one after the other: the time may be over before it is the turn of all, but nobody has refused them.
@@ -141,7 +141,7 @@ async fn an_outage_is_forgotten_when_another_task_has_its_answer() {
     let (store, locker, _) = lockers(Slow::default());
     store.acquire_fails.store(true, Ordering::SeqCst);
     // Its time is up before it would ask again.
-    let first = tokio::spawn(locker.mutex("a").lock_within(Duration::from_millis(15)));
+    let first = tokio::spawn(locker.mutex("a").try_lock_for(Duration::from_millis(15)));
     tokio::time::sleep(Duration::from_millis(1)).await;
     let second = tokio::spawn(locker.mutex("a").lock());
     let third = tokio::spawn(locker.mutex("a").lock());

@@ -11,7 +11,7 @@ use object_store::path::Path;
 use object_store::{Attribute, Attributes, GetResult, ObjectStore, ObjectStoreExt};
 use tempfile::TempDir;
 use tenure::fence::object::{Error, InPlace, Versions};
-use tenure::fence::{Pass, Stale, Stats};
+use tenure::fence::{FenceStats, Pass, Stale};
 use tenure::{Locker, Token};
 use tokio::task::JoinSet;
 
@@ -49,7 +49,7 @@ impl Objects {
         Some((token.get(), String::from_utf8(object.bytes().await.expect("read").to_vec()).expect("text")))
     }
 
-    fn stats(&self) -> Stats {
+    fn stats(&self) -> FenceStats {
         match self {
             Self::InPlace(objects) => objects.stats(),
             Self::Versions(objects) => objects.stats(),

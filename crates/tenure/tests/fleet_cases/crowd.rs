@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tenure::{Guard, Locker, LostReason, State};
+use tenure::{Guard, HoldState, Locker, LostReason};
 use tokio::task::JoinSet;
 
 use crate::support::RedisServer;
@@ -84,7 +84,7 @@ impl Crowd {
         .await;
         if outage < LEASE / 3 {
             for guard in self.holds.iter().chain([&self.awaited]) {
-                assert_ne!(guard.state(), State::Lost, "lost in an outage of {outage:?}: {:?}", guard.check());
+                assert_ne!(guard.state(), HoldState::Lost, "lost in an outage of {outage:?}: {:?}", guard.check());
             }
         } else {
             println!("an outage of {outage:?}: too long on this machine to ask that nothing is lost");

@@ -119,7 +119,7 @@ pub(crate) fn a_subscription_that_comes_late_is_not_left_behind_in_a_cluster() {
         let _first = tokio::spawn(waiter.mutex("K").fair().lock());
         eventually("the first is subscribed", || is_heard(&mut raw, "K"));
         let subscribed = calls(&mut raw, "ssubscribe");
-        let waiting = tokio::spawn(waiter.mutex("L").fair().lock_within(Duration::from_millis(900)));
+        let waiting = tokio::spawn(waiter.mutex("L").fair().try_lock_for(Duration::from_millis(900)));
         let channel = until("it has asked", || place(&mut raw, "L"));
         cable.hold_requests();
         eventually("its subscription is on its way", || cable.has_held_request());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure::{Changes, Leader};
+use tenure::election::{Changes, Leader};
 
 use super::store::Store;
 use crate::support::locker::must;
@@ -28,7 +28,7 @@ pub(crate) async fn leaders_follow_each_other_and_terms_grow(store: Store) {
     for next in 1..6 {
         let candidate = lockers[next % 3].election("e");
         assert!(candidate.try_campaign("x").await.expect("asked").is_none());
-        assert!(candidate.campaign_within("x", Duration::from_millis(20)).await.expect("asked").is_none());
+        assert!(candidate.try_campaign_for("x", Duration::from_millis(20)).await.expect("asked").is_none());
         let leader = watcher.leader().await.expect("asked").expect("somebody leads");
         let expected =
             Leader { value: Some((next - 1).to_string()), term: Some(term.token()), owner: term.owner_id().to_string() };
@@ -41,6 +41,36 @@ pub(crate) async fn leaders_follow_each_other_and_terms_grow(store: Store) {
     }
     term.release().await.expect("resigned");
     assert_eq!(watcher.leader().await.expect("asked"), None);
+}
+
+pub(crate) async fn who_loses_the_office_campaigns_again(store: Store) {
+    let (mine, operator) = (store.locker().await, store.locker().await);
+    let (told, mut terms) = tokio::sync::mpsc::unbounded_channel();
+    let leads = tokio::spawn(async move {
+        let mut times = 0;
+        let done = mine.election("e").run("me", |term| {
+            times += 1;
+            told.send(term.token()).expect("the test listens");
+            let is_last = times == 3;
+            async move { if is_last { term.token() } else { std::future::pending().await } }
+        });
+        (done.await.expect("it leads until it is done"), mine)
+    });
+    let mut last = None;
+    for _ in 0..2 {
+        let term = must("a term", terms.recv()).await;
+        assert!(term > last, "terms grow: {last:?}, {term:?}");
+        last = term;
+        operator.mutex("e").break_hold().await.expect("broken").expect("somebody led");
+    }
+    let third = must("the last term", terms.recv()).await.expect("a term");
+    let (done, mine) = must("the end", leads).await.expect("no panic");
+    assert_eq!(done, third);
+    assert_eq!(operator.election("e").leader().await.expect("asked"), None, "it has resigned");
+    // What asking again does not change is told.
+    mine.close().await.expect("closed");
+    let closed = mine.election("e").run("me", |_| async {}).await;
+    assert!(matches!(closed, Err(tenure::Error::Closed)), "{closed:?}");
 }
 
 pub(crate) async fn changes_are_seen(store: Store) {

@@ -67,7 +67,7 @@ pub(crate) async fn all_or_none(store: Store) {
     assert!(all.try_lock().await.expect("asked").is_none());
     // At once: what was got in vain is in nobody's way.
     drop(theirs.multi(["a", "c"]).try_lock().await.expect("asked").expect("free").release().await);
-    assert!(all.lock_within(SOON).await.expect("asked").is_none());
+    assert!(all.try_lock_for(SOON).await.expect("asked").is_none());
     drop(theirs.multi(["a", "c"]).try_lock().await.expect("asked").expect("free").release().await);
     let waiter = tokio::spawn(all.lock());
     held.release().await.expect("given back");
@@ -89,7 +89,7 @@ pub(crate) async fn an_error_gives_back_all(store: Store) {
     let both = Multi::of([ours.mutex("a"), closed.mutex("z"), ours.mutex("b")]);
     assert!(matches!(both.lock().await, Err(Error::Closed)));
     assert!(matches!(both.try_lock().await, Err(Error::Closed)));
-    assert!(matches!(both.lock_within(SOON).await, Err(Error::Closed)));
+    assert!(matches!(both.try_lock_for(SOON).await, Err(Error::Closed)));
     until_all_free(&ours).await;
 }
 
@@ -180,7 +180,7 @@ pub(crate) async fn wrong_requests() {
     // Nobody can tell whether two backends of the caller's own are one store: then it would wait for itself.
     let memory = Memory::new(Client { id: ClientId::random().expect("random bits"), about: "".into() }, Clock::system());
     let other = memory.client(Client { id: ClientId::random().expect("random bits"), about: "".into() });
-    let over = |memory: Memory| Locker::builder().over(Arc::new(memory)).expect("a locker");
+    let over = |memory: Memory| Locker::builder().backend(Arc::new(memory)).expect("a locker");
     let (one, other) = (over(memory), over(other));
     let twice = Multi::of([one.mutex("x"), other.mutex("x")]).lock().await;
     assert!(matches!(&twice, Err(e @ Error::Misuse(_)) if e.to_string().contains("each lock once")), "{twice:?}");
@@ -196,7 +196,7 @@ pub(crate) fn all_are_asked_for_at_once() {
         let memory = Memory::new(Client { id: ClientId::random().expect("random bits"), about: "".into() }, clock.clone());
         let call = Duration::from_secs(1);
         let slow = Faulty::over(Arc::new(memory), Plan { delay_every: 1, delay: call, ..Plan::default() });
-        let locker = Locker::builder().clock(clock).runtime(Handle::current()).over(Arc::new(slow)).expect("a locker");
+        let locker = Locker::builder().clock(clock).runtime(Handle::current()).backend(Arc::new(slow)).expect("a locker");
         let before = tokio::time::Instant::now();
         let guard = locker.multi((0..50).map(|n| n.to_string())).lock().await.expect("locked");
         assert_eq!(guard.guards().len(), 50);
@@ -205,10 +205,10 @@ pub(crate) fn all_are_asked_for_at_once() {
         guard.release().await.expect("given back");
         assert!(before.elapsed() < call * 2, "{:?}", before.elapsed());
         // A store that does not answer in time is not a lock that somebody holds.
-        let late = locker.multi(["a", "b"]).lock_within(call / 2).await;
+        let late = locker.multi(["a", "b"]).try_lock_for(call / 2).await;
         assert!(late.expect_err("no answer").is_transient());
         for count in [1, 5] {
-            let late = locker.striped(format!("s{count}"), count).lock_any_within(call / 2).await;
+            let late = locker.striped(format!("s{count}"), count).try_lock_any_for(call / 2).await;
             assert!(late.expect_err("no answer").is_transient(), "{count} stripes");
         }
     });

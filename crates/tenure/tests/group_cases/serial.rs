@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tenure::{Locker, Outcome, Serial};
+use tenure::partitions::Outcome;
+use tenure::{Locker, Serial};
 use tokio::sync::RwLock;
 
 use super::store::{Store, eventually, until_all_free};

@@ -43,7 +43,7 @@ impl Store {
 
     pub(crate) async fn locker_with(&self, builder: Builder) -> Locker {
         match self {
-            Self::Memory(store) => builder.over(Arc::new(store.client(client()))),
+            Self::Memory(store) => builder.backend(Arc::new(store.client(client()))),
             Self::Sqlite(dir) => builder.connect(&format!("sqlite:{}/locks.db", dir.path().display())).await,
             Self::Redis(url) => builder.connect(url).await,
         }

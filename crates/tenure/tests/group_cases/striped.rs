@@ -58,9 +58,9 @@ pub(crate) async fn any_free_stripe_is_found(store: Store) {
         let (index, guard) = stripes.try_lock_any().await.expect("asked").expect("one is free");
         assert_eq!((index, guard.resource().as_str()), (3, "s#3"));
         assert!(stripes.try_lock_any().await.expect("asked").is_none());
-        assert!(stripes.lock_any_within(SOON).await.expect("asked").is_none());
+        assert!(stripes.try_lock_any_for(SOON).await.expect("asked").is_none());
         guard.release().await.expect("given back");
-        let (index, guard) = stripes.lock_any_within(Duration::from_secs(20)).await.expect("asked").expect("one is free");
+        let (index, guard) = stripes.try_lock_any_for(Duration::from_secs(20)).await.expect("asked").expect("one is free");
         assert_eq!(index, 3);
         guard.release().await.expect("given back");
     }
@@ -91,8 +91,8 @@ pub(crate) fn any_executor_will_do() {
     block_on(async {
         let locker = Locker::connect("memory:").await.expect("connected");
         let held = locker.multi(["a", "s#0", "s#1"]).lock().await.expect("locked");
-        assert!(locker.multi(["a", "b"]).lock_within(SOON).await.expect("asked").is_none());
-        assert!(locker.striped("s", 2).lock_any_within(SOON).await.expect("asked").is_none());
+        assert!(locker.multi(["a", "b"]).try_lock_for(SOON).await.expect("asked").is_none());
+        assert!(locker.striped("s", 2).try_lock_any_for(SOON).await.expect("asked").is_none());
         held.release().await.expect("given back");
         drop(locker.striped("s", 2).lock_any().await.expect("locked"));
         let election = locker.election("e");

@@ -95,7 +95,7 @@ pub(crate) fn the_first_of_many_calls_sweeps_so_that_nobody_has_to() {
 
 pub(crate) fn threads_have_a_form_of_their_own() {
     let locker = tenure::blocking::Locker::connect("memory:").expect("connected");
-    let ledger = tenure::blocking::Ledger::from(self::ledger(&locker));
+    let ledger = tenure::blocking::Ledger::from(self::ledger(locker.as_async()));
     let failed = ledger.once("k").run(|_| Err::<u32, _>("no paper"));
     let Err(Error::Failed { token, error: "no paper", .. }) = failed else { panic!("{failed:?}") };
     let threads: Vec<_> = (0..10)

@@ -6,7 +6,7 @@ use mysql_async::TxOpts;
 use mysql_async::prelude::Queryable;
 use tenure::fence;
 use tenure::fence::sql::Dialect;
-use tenure::once::{Claim, Claimed, Done, OnceTable, Ticket, mysql, postgres, sqlite};
+use tenure::once::{Claimed, Done, OnceClaim, OnceTable, Ticket, mysql, postgres, sqlite};
 
 use super::shelf::Address;
 use crate::support::{mariadb, postgres as server};
@@ -135,7 +135,7 @@ impl Session {
 }
 
 impl Tx<'_> {
-    pub(crate) async fn claim(&mut self, claim: &Claim<'_>) -> Result<Claimed<u32>, Error> {
+    pub(crate) async fn claim(&mut self, claim: &OnceClaim<'_>) -> Result<Claimed<u32>, Error> {
         match self {
             Self::Postgres(tx) => postgres::claim(tx, claim).await.map_err(plain),
             Self::Mysql(tx) => mysql::claim(tx, claim).await.map_err(plain),

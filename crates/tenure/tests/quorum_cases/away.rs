@@ -127,7 +127,7 @@ async fn what_each_said(away: Away) {
         assert!(said.contains(&format!("127.0.0.1:{}: ", cable.port)), "{said}");
     }
     assert_eq!(said.matches(": has answered").count(), 2, "{said}");
-    let members = client.locker.stats().members;
+    let members = client.locker.stats().nodes;
     let is_away: Vec<bool> = members.iter().map(|member| matches!(member.standing, Standing::Away { .. })).collect();
     assert_eq!(is_away, [true, false, true, false, true], "{members:?}");
     away.bring_back(&set, &[&client.ways], &[0, 2, 4]);

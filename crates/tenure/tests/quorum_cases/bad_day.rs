@@ -126,7 +126,7 @@ async fn work(locker: Locker, who: usize, store: Fenced, stop: Arc<AtomicBool>) 
     while !stop.load(Ordering::SeqCst) {
         let asked = Instant::now();
         // Within a fault it may take longer than anybody waits.
-        let Ok(Some(guard)) = locker.mutex("L").lock_within(LEASE).await else { continue };
+        let Ok(Some(guard)) = locker.mutex("L").try_lock_for(LEASE).await else { continue };
         let from = Instant::now();
         let written = store.write("L", guard.token(), format!("{who}: {}", guard.owner_id()));
         assert!(!matches!(written, Err(Rejected::Clash { .. })), "{written:?}");

@@ -72,7 +72,7 @@ fn one_clock_jumps(jump: fn(&QuorumSet), ahead_ms: i64) {
 
 async fn is_ahead(client: &Client, node: usize, ms: i64) {
     loop {
-        let members = client.locker.stats().members;
+        let members = client.locker.stats().nodes;
         if members[node].clock_ahead_ms.is_some_and(|ahead| (ahead - ms).abs() < 2000) {
             let right = |at: usize| at == node || members[at].clock_ahead_ms.is_some_and(|ahead| ahead.abs() < 2000);
             assert!((0..members.len()).all(right), "the others are right: {members:?}");
@@ -91,13 +91,13 @@ pub(crate) fn a_young_node_whose_clock_is_set_back_is_one_that_does_not_count_ye
     set.nodes[1].clock().behind(HOUR);
     block_on(async {
         let client = Client::of(&set, OPTIONS).await;
-        let Standing::Quarantined { left } = client.locker.stats().members[1].standing else {
-            panic!("{:?}", client.locker.stats().members[1]);
+        let Standing::Quarantined { left } = client.locker.stats().nodes[1].standing else {
+            panic!("{:?}", client.locker.stats().nodes[1]);
         };
         assert!(left <= LEASE, "{left:?}");
         must("the difference is known", is_ahead(&client, 1, -3_600_000)).await;
         must("it counts after a lease", async {
-            while client.locker.stats().members[1].standing != Standing::Counts {
+            while client.locker.stats().nodes[1].standing != Standing::Counts {
                 drop(client.locker.mutex("L").lock().await.expect("locked"));
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }

@@ -137,7 +137,7 @@ pub(crate) fn a_young_node_is_not_taken_for_older_than_it_is() {
             tokio::time::sleep(Duration::from_millis(200)).await;
             let asked = Instant::now();
             let locker = connect(&set.url("lease=10m")).await;
-            for member in locker.stats().members {
+            for member in locker.stats().nodes {
                 let Standing::Quarantined { left } = member.standing else { panic!("{member:?}") };
                 let age = Duration::from_secs(600) - left;
                 assert!(age <= started.elapsed(), "{age:?} old, {:?} after it was started", asked - started);
@@ -215,7 +215,7 @@ pub(crate) fn a_hold_that_a_majority_has_forgotten_is_lost_and_not_written_again
 }
 
 async fn standing(client: &Client, node: usize, is: impl Fn(&Standing) -> bool) {
-    while !is(&client.locker.stats().members[node].standing) {
+    while !is(&client.locker.stats().nodes[node].standing) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

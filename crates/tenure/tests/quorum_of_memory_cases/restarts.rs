@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::set::{LEASE, Set};
+use tenure::backend::OwnerIds;
 use tenure::backend::{Attempt, Backend, Claim, Mode, Renewal, Standing};
 use tenure::backends::quorum::Settings;
-use tenure::{ClientId, LostReason, OwnerIds, Resource};
+use tenure::{ClientId, LostReason, Resource};
 use tokio::time::Instant;
 
 #[tokio::test(start_paused = true)]
@@ -35,13 +36,13 @@ async fn a_node_that_restarted_does_not_count_until_the_longest_lease_has_passed
     let error = locker.mutex("a").try_lock().await.expect_err("one vote that counts");
     assert!(error.is_transient(), "{error}");
     assert!(error.to_string().contains("node 0: restarted of late"), "{error}");
-    let members = locker.stats().members;
+    let members = locker.stats().nodes;
     assert!(matches!(members[0].standing, Standing::Quarantined { left } if left <= LEASE), "{members:?}");
     let start = Instant::now();
     let guard = locker.mutex("a").lock().await.expect("locked when it counts again");
     assert!(start.elapsed() > LEASE * 9 / 10, "after {:?}", start.elapsed());
     assert!(guard.is_valid());
-    assert!(matches!(locker.stats().members[0].standing, Standing::Counts));
+    assert!(matches!(locker.stats().nodes[0].standing, Standing::Counts));
 }
 
 #[tokio::test(start_paused = true)]

@@ -155,7 +155,7 @@ impl Set {
     pub(crate) async fn locker_with(&self, settings: Settings) -> Locker {
         let quorum = Arc::new(self.quorum(settings).await.expect("connected"));
         let builder = Locker::builder().lease(LEASE).clock(self.clock.clone()).runtime(Handle::current());
-        builder.over(quorum).expect("a locker")
+        builder.backend(quorum).expect("a locker")
     }
 
     /// The nodes at which somebody holds a name.

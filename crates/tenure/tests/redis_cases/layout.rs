@@ -299,7 +299,7 @@ pub(crate) fn a_short_wait_to_write_does_not_end_the_mark_of_a_long_one() {
         let _long = tokio::spawn(locker.rwlock("L").lease(Duration::from_secs(30)).write());
         eventually("marked", || exists(&mut raw, "tenure_rwlock_writers:{L}"));
         let other = connect(&server.url()).await;
-        let short = other.rwlock("L").lease(Duration::from_secs(1)).write_within(Duration::from_millis(100)).await;
+        let short = other.rwlock("L").lease(Duration::from_secs(1)).try_write_for(Duration::from_millis(100)).await;
         assert!(short.expect("asked").is_none());
         assert!(pttl(&mut raw, "tenure_rwlock_writers:{L}") > 10_000);
     });

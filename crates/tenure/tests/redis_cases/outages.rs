@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::cmd;
-use tenure::{Locker, LostReason, State};
+use tenure::{HoldState, Locker, LostReason};
 
 use super::cost::calls;
 use crate::support::cable::Cable;
@@ -72,7 +72,7 @@ pub(crate) fn an_outage_shorter_than_the_lease_loses_nothing() {
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
         tokio::time::sleep(Duration::from_secs(3)).await;
-        assert_eq!(guard.state(), State::Held);
+        assert_eq!(guard.state(), HoldState::Held);
         guard.release().await.expect("given back");
     });
 }
@@ -117,7 +117,7 @@ pub(crate) fn a_hung_server_is_known_by_the_deadline() {
             loop {
                 tokio::select! {
                     lost = guard.lost() => break lost,
-                    () = tokio::time::sleep(Duration::from_millis(10)) => seen_unsure |= guard.state() == State::Unsure,
+                    () = tokio::time::sleep(Duration::from_millis(10)) => seen_unsure |= guard.state() == HoldState::Unsure,
                 }
             }
         });
@@ -125,7 +125,7 @@ pub(crate) fn a_hung_server_is_known_by_the_deadline() {
         assert!(left <= Duration::from_secs(2) && seen_unsure);
         assert_eq!((lost.reason, guard.is_valid()), (LostReason::Expired, false));
         // Nothing that hangs keeps others from being answered.
-        let error = locker.mutex("M").lock_within(Duration::from_millis(100)).await.expect_err("no answer");
+        let error = locker.mutex("M").try_lock_for(Duration::from_millis(100)).await.expect_err("no answer");
         assert!(error.is_transient(), "{error}");
         signal(server.pid(), "CONT");
         let next = locker.mutex("L").lock().await.expect("locked again");
@@ -320,7 +320,7 @@ pub(crate) fn a_subscription_that_comes_late_is_not_left_behind() {
     block_on(async {
         let mut waiting = None;
         let wait = Duration::from_millis(900);
-        about_to_subscribe(&cable, &mut raw, |mutex| waiting = Some(tokio::spawn(mutex.lock_within(wait)))).await;
+        about_to_subscribe(&cable, &mut raw, |mutex| waiting = Some(tokio::spawn(mutex.try_lock_for(wait)))).await;
         drop(must("its time is over", waiting.expect("it waits")).await.expect("no panic"));
         cable.heal();
         eventually("it is not left behind", || calls(&mut raw).contains_key("subscribe") && subscribers(&mut raw) == 0);

@@ -78,7 +78,7 @@ pub(crate) fn short_waits_leave_the_line_as_it_was() {
         java.fair_lock(B, 600_000, 600_000).expect("busy");
         let deadline = java.deadline(B);
         for _ in 0..20 {
-            assert!(other.mutex("L").fair().lock_within(Duration::from_millis(20)).await.expect("asked").is_none());
+            assert!(other.mutex("L").fair().try_lock_for(Duration::from_millis(20)).await.expect("asked").is_none());
         }
         eventually("they have left", || java.queue() == [B]);
         assert_eq!(java.deadline(B), deadline);
@@ -95,7 +95,7 @@ pub(crate) fn a_pause_of_the_server_leaves_no_place_in_line() {
     block_on(async {
         let locker = connect(&server.url()).await;
         assert_eq!(java.fair_lock(B, 600_000, 5000), None);
-        let waiting = tokio::spawn(locker.mutex("L").fair().lock_within(Duration::from_secs(2)));
+        let waiting = tokio::spawn(locker.mutex("L").fair().try_lock_for(Duration::from_secs(2)));
         eventually("in line", || java.queue().len() == 1);
         java.run(&["CLIENT", "PAUSE", "4000", "WRITE"]);
         let given_up = must("an answer", waiting).await.expect("no panic");

@@ -69,7 +69,7 @@ pub(crate) fn a_channel_that_is_refused_leaves_no_other_subscription_behind() {
         let _held = [holder.mutex("allowed").lock().await, holder.mutex("refused").lock().await];
         let waits = tokio::spawn(locker.mutex("allowed").lock());
         eventually("the subscription", || java.ask::<Vec<String>>(&["PUBSUB", "CHANNELS"]).len() == 1);
-        assert!(locker.mutex("refused").lock_within(Duration::from_millis(100)).await.expect("asked").is_none());
+        assert!(locker.mutex("refused").try_lock_for(Duration::from_millis(100)).await.expect("asked").is_none());
         waits.abort();
         eventually("nobody listens any more", || java.ask::<Vec<String>>(&["PUBSUB", "CHANNELS"]).is_empty());
     });
@@ -106,7 +106,7 @@ pub(crate) fn a_limited_wait_is_waited_out() {
             let _held = one.mutex(&name).lock().await.expect("locked");
             let mutex = if fair { other.mutex(&name).fair() } else { other.mutex(&name) };
             let start = Instant::now();
-            assert!(must("it ends", mutex.lock_within(wait)).await.expect("asked").is_none());
+            assert!(must("it ends", mutex.try_lock_for(wait)).await.expect("asked").is_none());
             assert!(start.elapsed() >= wait, "{:?}", start.elapsed());
         }
     });
@@ -118,10 +118,10 @@ pub(crate) fn a_stopped_server_is_an_error_and_no_hang() {
         let locker = connect(&server.url()).await;
         server.kill();
         let wait = Duration::from_millis(500);
-        let failed = must("an answer", locker.mutex("L").lock_within(wait)).await.expect_err("no server");
+        let failed = must("an answer", locker.mutex("L").try_lock_for(wait)).await.expect_err("no server");
         assert!(failed.is_transient(), "{failed}");
         must("an answer", locker.mutex("L").try_lock()).await.expect_err("no server");
-        must("an answer", locker.rwlock("M").read_within(wait)).await.expect_err("no server");
+        must("an answer", locker.rwlock("M").try_read_for(wait)).await.expect_err("no server");
         must("an answer", locker.semaphore("N", 1).try_acquire()).await.expect_err("no server");
     });
 }

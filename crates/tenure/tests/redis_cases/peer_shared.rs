@@ -154,7 +154,7 @@ pub(crate) fn several_permits_are_waited_for_until_all_are_there() {
         let (one, other) = (connect(&server.url()).await, connect(&server.url()).await);
         let first = one.semaphore("L", 1).acquire().await.expect("acquired");
         let (start, wait) = (Instant::now(), Duration::from_millis(300));
-        assert!(other.semaphore("L", 0).acquire_many_within(2, wait).await.expect("asked").is_none());
+        assert!(other.semaphore("L", 0).try_acquire_many_for(2, wait).await.expect("asked").is_none());
         assert!(start.elapsed() >= wait, "{:?}", start.elapsed());
         let waiting = tokio::spawn(other.semaphore("L", 0).acquire_many(2));
         eventually("it waits", || other.stats().waiting == 1);
@@ -238,7 +238,7 @@ pub(crate) fn awaiters_of_a_latch_see_zero() {
         while let Some(done) = must("all go on", waiting.join_next()).await {
             done.expect("no panic");
         }
-        assert!(one.latch("L").wait_within(Duration::from_secs(60)).await.expect("asked"), "open in time");
+        assert!(one.latch("L").wait_for(Duration::from_secs(60)).await.expect("asked"), "open in time");
         assert_eq!(one.latch("L").count_down().await.expect("counted"), 0, "once more changes nothing");
     });
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::cmd;
-use tenure::{Guard, LostReason, State};
+use tenure::{Guard, HoldState, LostReason};
 
 use crate::support::RedisServer;
 use crate::support::locker::{block_on, connect};
@@ -106,7 +106,7 @@ pub(crate) fn a_hold_that_is_watched_is_not_renewed_all_the_time() {
         // Each renewal is a write that the server tells of, to its own writer too.
         tokio::time::sleep(lease * 3).await;
         assert!(guard.is_valid() && fixed.is_valid());
-        assert_eq!((guard.state(), fixed.state()), (State::Held, State::Held));
+        assert_eq!((guard.state(), fixed.state()), (HoldState::Held, HoldState::Held));
         let renewed = locker.stats().renewed;
         // One soon for each of them, and one per third of the lease; many more if it heard itself.
         assert!((8..40).contains(&renewed), "renewed {renewed} times");

@@ -52,7 +52,7 @@ async fn use_all(one: &Locker, other: &Locker, name: &str, exclusive_only: bool)
     let a_while = Duration::from_millis(700);
     let mutex = |locker: &Locker| locker.mutex(name).note("a note");
     let held = must("a lock", mutex(one).lock()).await.expect("locked");
-    assert!(mutex(other).lock_within(a_while).await.expect("asked").is_none());
+    assert!(mutex(other).try_lock_for(a_while).await.expect("asked").is_none());
     let seen = one.mutex(name).inspect().await.expect("asked");
     assert!(seen.holders[0].note.is_some() && seen.holders[0].token.is_some(), "{seen:?}");
     assert_eq!(one.list("").await.expect("listed").len(), 1);
@@ -68,16 +68,16 @@ async fn use_all(one: &Locker, other: &Locker, name: &str, exclusive_only: bool)
     held.release().await.expect("given back");
     must("the next", next).await.expect("no panic").expect("locked").release().await.expect("given back");
     let read = must("a share", one.rwlock(name).read()).await.expect("read");
-    assert!(other.rwlock(name).write_within(a_while).await.expect("asked").is_none());
+    assert!(other.rwlock(name).try_write_for(a_while).await.expect("asked").is_none());
     read.release().await.expect("given back");
     let permits = |locker: &Locker| locker.semaphore(format!("{name}:s"), 1);
     let held = must("a permit", permits(one).acquire()).await.expect("taken");
-    assert!(permits(other).acquire_within(a_while).await.expect("asked").is_none());
+    assert!(permits(other).try_acquire_for(a_while).await.expect("asked").is_none());
     assert_eq!(one.list("").await.expect("listed").len(), 1);
     held.release().await.expect("given back");
     let latch = |locker: &Locker| locker.latch(format!("{name}:l"));
     assert!(latch(one).set(1).await.expect("set"));
-    assert!(!latch(other).wait_within(a_while).await.expect("asked"));
+    assert!(!latch(other).wait_for(a_while).await.expect("asked"));
     latch(one).count_down().await.expect("counted");
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn who_gets_what_it_asks_for_leaves_nothing_in_the_tracking_table() {
         for n in 0..3 {
             let name = |kind: &str| format!("{kind}-{n}");
             drop(locker.mutex(name("mutex")).note("a note").lock().await.expect("locked"));
-            let within = locker.mutex(name("mutex")).lock_within(Duration::from_secs(60)).await.expect("asked");
+            let within = locker.mutex(name("mutex")).try_lock_for(Duration::from_secs(60)).await.expect("asked");
             within.expect("locked").release().await.expect("given back");
             let guard = locker.mutex(name("fair")).fair().lock().await.expect("locked");
             guard.release().await.expect("given back");
@@ -103,12 +103,12 @@ pub(crate) fn who_waited_leaves_little_in_the_tracking_table() {
         assert_eq!(table(&mut raw), (0, 0), "permits");
         // Waits that are given up: what was remembered goes with the hold that they waited for.
         let held = one.mutex("given-up").lock().await.expect("locked");
-        assert!(other.mutex("given-up").lock_within(Duration::from_millis(100)).await.expect("asked").is_none());
+        assert!(other.mutex("given-up").try_lock_for(Duration::from_millis(100)).await.expect("asked").is_none());
         assert_eq!(table(&mut raw), (1, 1), "what a waiter waits for");
         held.release().await.expect("given back");
         assert_eq!(table(&mut raw), (0, 0), "waits that were given up");
         one.latch("latch").set(1).await.expect("set");
-        assert!(!other.latch("latch").wait_within(Duration::from_millis(100)).await.expect("asked"));
+        assert!(!other.latch("latch").wait_for(Duration::from_millis(100)).await.expect("asked"));
         one.latch("latch").count_down().await.expect("counted");
         assert_eq!(table(&mut raw), (0, 0), "latch");
         // Those who read wait for writers in line too, of whom there were none.

@@ -28,7 +28,7 @@ pub(crate) fn whose_turn_it_is_goes_with_the_last_writer_in_line() {
     block_on(async {
         let (one, other) = (connect(&server.url()).await, connect(&server.url()).await);
         let reader = one.rwlock("L").read().await.expect("read");
-        let waiting = tokio::spawn(other.rwlock("L").write_within(Duration::from_millis(200)));
+        let waiting = tokio::spawn(other.rwlock("L").try_write_for(Duration::from_millis(200)));
         eventually("it is the writer's", || score(&mut raw, "turn") == Some(-1.0));
         assert!(waiting.await.expect("no panic").expect("asked").is_none());
         eventually("given up", || !cmd("EXISTS").arg(WRITERS).query::<bool>(&mut raw).expect("asked"));
@@ -63,7 +63,7 @@ pub(crate) fn a_clock_that_is_set_back_costs_readers_one_grace() {
         let locker = connect(&server.url()).await;
         let now = mark(&mut raw);
         cmd("ZADD").arg(WRITERS).arg(-(now + 3_600_000.0)).arg("turn").query::<()>(&mut raw).expect("written");
-        let read = locker.rwlock("L").read_within(Duration::from_secs(20)).await.expect("asked");
+        let read = locker.rwlock("L").try_read_for(Duration::from_secs(20)).await.expect("asked");
         assert!(read.is_some(), "the place in line would have ended later");
     });
 }

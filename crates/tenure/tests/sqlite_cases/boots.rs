@@ -53,7 +53,7 @@ async fn the_lease_of_a_holder_with_another_boot_id_counts_on_the_same_clock() {
     let holder = contained(&dir, 0);
     holder.holds_until("x", PLAIN, 0, soon(Duration::from_millis(300)));
     assert!(a.mutex("x").try_lock().await.unwrap().is_none());
-    assert!(a.mutex("x").lock_within(LIMIT).await.unwrap().is_some());
+    assert!(a.mutex("x").try_lock_for(LIMIT).await.unwrap().is_some());
 }
 
 #[tokio::test]

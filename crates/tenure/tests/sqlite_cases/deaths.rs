@@ -217,7 +217,7 @@ async fn what_nobody_uses_any_more_leaves_no_rows() {
     let count = |table: &str| file.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get::<_, i64>(0)).unwrap();
     assert!(a.latch("l").set(1).await.unwrap());
     for _ in 0..3 {
-        assert!(!b.latch("l").wait_within(Duration::from_millis(300)).await.unwrap());
+        assert!(!b.latch("l").wait_for(Duration::from_millis(300)).await.unwrap());
     }
     assert_eq!(count("waiters"), 1, "one per client, however often it asks");
     a.latch("l").count_down().await.unwrap();

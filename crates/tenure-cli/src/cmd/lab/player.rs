@@ -225,7 +225,7 @@ impl Player {
                 let mutex = if lock.fixed { mutex.lease_fixed(lock.lease) } else { mutex.lease(lock.lease) };
                 let mutex = if lock.fair { mutex.fair() } else { mutex };
                 let taken = match wait {
-                    Some(wait) => self.runtime.block_on(mutex.lock_within(wait))?,
+                    Some(wait) => self.runtime.block_on(mutex.try_lock_for(wait))?,
                     None => self.runtime.block_on(mutex.try_lock())?,
                 };
                 let Some(guard) = taken else { return Ok(Answer::Busy) };

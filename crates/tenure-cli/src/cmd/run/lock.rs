@@ -80,13 +80,13 @@ impl Lock {
         };
         match (&self.lock, wait) {
             (Any::Mutex(lock), None) => lock.lock().await.map(Some),
-            (Any::Mutex(lock), Some(wait)) => lock.lock_within(wait).await,
+            (Any::Mutex(lock), Some(wait)) => lock.try_lock_for(wait).await,
             (Any::Read(lock), None) => lock.read().await.map(Some),
-            (Any::Read(lock), Some(wait)) => lock.read_within(wait).await,
+            (Any::Read(lock), Some(wait)) => lock.try_read_for(wait).await,
             (Any::Write(lock), None) => lock.write().await.map(Some),
-            (Any::Write(lock), Some(wait)) => lock.write_within(wait).await,
+            (Any::Write(lock), Some(wait)) => lock.try_write_for(wait).await,
             (Any::Permit(lock, _), None) => lock.acquire().await.map(Some),
-            (Any::Permit(lock, _), Some(wait)) => lock.acquire_within(wait).await,
+            (Any::Permit(lock, _), Some(wait)) => lock.try_acquire_for(wait).await,
         }
     }
 

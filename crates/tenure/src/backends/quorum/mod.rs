@@ -31,8 +31,8 @@ use self::roster::Roster;
 use self::rules::majority;
 use self::words::modes;
 use crate::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Leases, Member, Mode, Nodes, Opened, Pushes, Reach, Released, Renewal, Safety,
-    Scope, Standing, State, Survival, Voter,
+    Attempt, Backend, Broken, Capabilities, Claim, Leases, Mode, NodeState, Nodes, Opened, Pushes, Reach, Released, Renewal,
+    Safety, Scope, Standing, State, Survival, Voter,
 };
 use crate::clock::{Clock, Drift};
 use crate::error::TooFewNodes;
@@ -156,7 +156,7 @@ impl Inner {
         let fix = "independent servers, each once";
         for (node, error) in self.nodes.iter().zip(errors) {
             let asked = || format!("the node {}", node.name);
-            if let Standing::Refused { why } = node.member().standing {
+            if let Standing::Refused { why } = node.state().standing {
                 return Err(Error::config(asked(), why.trim_start_matches("it "), fix));
             }
             match error {
@@ -309,8 +309,8 @@ impl Backend for Quorum {
 }
 
 impl Nodes for Quorum {
-    fn nodes(&self) -> Vec<Member> {
-        self.inner.nodes.iter().map(|node| node.member()).collect()
+    fn nodes(&self) -> Vec<NodeState> {
+        self.inner.nodes.iter().map(|node| node.state()).collect()
     }
 }
 

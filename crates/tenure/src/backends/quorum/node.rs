@@ -12,7 +12,7 @@ use super::roster::Roster;
 use super::rules::Vote;
 use super::words::words;
 use super::{NAME, silent};
-use crate::backend::{Attempt, Claim, Member, Retry, Standing, Voter};
+use crate::backend::{Attempt, Claim, NodeState, Retry, Standing, Voter};
 use crate::clock::Clock;
 use crate::error::{Error, Fault, NodeTrouble, Result};
 use crate::name::Token;
@@ -211,8 +211,8 @@ impl Node {
         self.objection().unwrap_or_else(|| trouble.map_or(Standing::Counts, |why| Standing::Away { why }))
     }
 
-    pub(super) fn member(&self) -> Member {
+    pub(super) fn state(&self) -> NodeState {
         let clock_ahead_ms = self.common.roster.clock_ahead(self.place);
-        Member { name: self.name.clone(), standing: self.standing(), clock_ahead_ms }
+        NodeState { name: self.name.clone(), standing: self.standing(), clock_ahead_ms }
     }
 }

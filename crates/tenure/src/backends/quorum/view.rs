@@ -173,7 +173,7 @@ impl Inner {
             fence: found.iter().filter_map(|state| state.fence).max(),
             nodes: reports
                 .map(|(node, state)| NodeReport {
-                    member: node.member(),
+                    node: node.state(),
                     holders: state.as_ref().map(|state| names.put_on(&state.holders)).map_err(Clone::clone),
                 })
                 .collect(),

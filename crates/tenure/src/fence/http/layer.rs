@@ -15,7 +15,7 @@ use super::answer::Refusal;
 use super::{Fenced, TOKEN, path};
 use crate::error::{Error, Fault};
 use crate::fence::marks::Marks;
-use crate::fence::{Stats, Tally};
+use crate::fence::{FenceStats, Tally};
 use crate::name::{Resource, Token};
 
 /// Names what a request is about.
@@ -75,7 +75,7 @@ impl FenceLayer {
 
     /// What it has let through and refused. Requests without a token are in neither number.
     #[must_use]
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> FenceStats {
         self.tally.stats()
     }
 

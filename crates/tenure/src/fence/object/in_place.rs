@@ -10,7 +10,7 @@ use object_store::{
 };
 
 use super::{Error, TRIES, is_conflict, probe};
-use crate::fence::{Pass, Stats, Tally, decimal};
+use crate::fence::{FenceStats, Pass, Tally, decimal};
 use crate::name::Token;
 
 /// Without a separator, because Azure takes only what could be a name in C#.
@@ -46,7 +46,7 @@ impl InPlace {
 
     /// What it has let through and refused. Clones count together.
     #[must_use]
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> FenceStats {
         self.tally.stats()
     }
 

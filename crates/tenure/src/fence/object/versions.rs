@@ -7,7 +7,7 @@ use object_store::path::Path;
 use object_store::{Error as StoreError, GetResult, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 
 use super::{Error, TRIES};
-use crate::fence::{Pass, Stats, Tally, decimal};
+use crate::fence::{FenceStats, Pass, Tally, decimal};
 use crate::name::Token;
 
 /// Objects of which each write makes a new version, `location/token-number`, with as many digits always, so that the order of names is the
@@ -55,7 +55,7 @@ impl Versions {
 
     /// What it has let through and refused. Clones count together.
     #[must_use]
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> FenceStats {
         self.tally.stats()
     }
 

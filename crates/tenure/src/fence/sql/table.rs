@@ -3,7 +3,7 @@
 use super::fragment::Writer;
 use super::{Dialect, Identifier, Statement, number};
 use crate::error::{Error, Result};
-use crate::fence::{Stats, Tally};
+use crate::fence::{FenceStats, Tally};
 use crate::name::{Resource, Token};
 
 /// A table of marks: one row per resource, with the largest token that it has seen.
@@ -38,7 +38,7 @@ impl FenceTable {
 
     /// What it has let through and refused.
     #[must_use]
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> FenceStats {
         self.tally.stats()
     }
 
