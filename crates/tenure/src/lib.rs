@@ -97,12 +97,12 @@ pub use primitives::striped::Striped;
 pub use retry::RetryPolicy;
 pub use stats::{Histogram, Stats};
 
-/// What comes with an [`Election`](crate::Election).
+/// What comes with an [`Election`].
 pub mod election {
     pub use crate::primitives::election::{Changes, Leader};
 }
 
-/// What comes with [`Partitions`](crate::Partitions) and [`Serial`](crate::Serial).
+/// What comes with [`Partitions`] and [`Serial`].
 pub mod partitions {
     pub use crate::primitives::partitions::{Member, Partition};
     pub use crate::primitives::serial::Outcome;

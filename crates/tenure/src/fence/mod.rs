@@ -13,7 +13,7 @@
 //!
 //! A write shows a [`Pass`]: the [`Guard`], or the [`Token`] that came with a request. One that is too late is [`Stale`], which
 //! has both tokens; each fence counts them ([`Tally`]), and so does the locker whose guard it was
-//! ([`FenceStats::stale`](crate::FenceStats::stale)). **A fence never goes down.**
+//! ([`Stats::stale`](crate::Stats::stale)). **A fence never goes down.**
 
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod drivers;
