@@ -97,6 +97,70 @@ pub use primitives::striped::Striped;
 pub use retry::RetryPolicy;
 pub use stats::{Histogram, Stats};
 
+/// Runs an async function under a lock, from its first step to its last.
+///
+/// ```
+/// use tenure::{Error, Locker};
+///
+/// #[derive(Debug)]
+/// enum NotPaid {
+///     /// Somebody else is paying it.
+///     Busy,
+///     /// The store is away, or the lock was lost half-way.
+///     Lock(Error),
+/// }
+///
+/// impl From<Error> for NotPaid {
+///     fn from(error: Error) -> Self {
+///         Self::Lock(error)
+///     }
+/// }
+///
+/// #[tenure::locked(key = "order:{id}", wait = "5s", busy = Err(NotPaid::Busy))]
+/// async fn pay(locker: &Locker, id: u64) -> Result<u64, NotPaid> {
+///     // The guard is here, and with it the token for the fence.
+///     Ok(guard.token().get())
+/// }
+/// # async fn example() -> Result<(), NotPaid> {
+/// let locker = Locker::connect("memory:").await?;
+/// assert!(pay(&locker, 7).await? > 0);
+/// # Ok(())
+/// # }
+/// # fn main() { tokio::runtime::Runtime::new().unwrap().block_on(example()).unwrap() }
+/// ```
+///
+/// | | |
+/// |---|---|
+/// | `key` | the name, as in `format!`: arguments may stand in it |
+/// | `wait` | how long at most: `"5s"`, `"250ms"`; `"0s"` asks once; `"forever"` |
+/// | `busy` | what is returned if somebody else had the lock all the time; has to be said unless the wait is for ever |
+/// | `locker` | where the locker is, `self.locker` for example; without it, the argument `locker` |
+/// | `guard` | another name for the guard inside |
+///
+/// The function returns a `Result` whose error is made from [`Error`]: the store may be away, and the lock may be lost. The body is
+/// dropped the moment it is. What it has sent by then, only a [fence](fence) stops.
+///
+/// A function that could run without its lock does not compile:
+///
+/// ```compile_fail
+/// #[tenure::locked(key = "order", wait = "5s")] // and when it is busy?
+/// async fn pay(locker: &tenure::Locker) -> tenure::Result<()> { Ok(()) }
+/// ```
+/// ```compile_fail
+/// #[tenure::locked(key = "order", wait = "forever")]
+/// fn pay(locker: &tenure::Locker) -> tenure::Result<()> { Ok(()) } // not async
+/// ```
+/// ```compile_fail
+/// #[tenure::locked(key = "order", wait = "forever")]
+/// async fn pay(locker: &tenure::Locker) {} // whom would it tell that the lock is lost?
+/// ```
+/// ```compile_fail
+/// #[tenure::locked(wait = "forever")] // which lock?
+/// async fn pay(locker: &tenure::Locker) -> tenure::Result<()> { Ok(()) }
+/// ```
+#[cfg(feature = "macros")]
+pub use tenure_macros::locked;
+
 /// What comes with an [`Election`].
 pub mod election {
     pub use crate::primitives::election::{Changes, Leader};
@@ -124,7 +188,7 @@ struct OncePage;
 struct TestingPage;
 
 /// The examples of the pages on locks compile and run.
-#[cfg(all(doctest, feature = "blocking"))]
+#[cfg(all(doctest, feature = "blocking", feature = "macros"))]
 mod pages {
     macro_rules! pages {
         ($($name:ident: $file:literal)*) => {

@@ -77,6 +77,21 @@ async fn a_store_that_is_no_voter_is_no_node_of_a_quorum() {
 }
 
 #[tokio::test]
+async fn a_store_that_is_a_voter_is_a_node_of_a_quorum() {
+    static VOTES: Scheme = Scheme::new("votes", |_, context| {
+        Box::pin(async { Ok(Opened::of_voter(Arc::new(Memory::new(context.client, context.clock)))) })
+    });
+    connect::register(&VOTES).expect("registered");
+    let locker = Locker::connect("quorum:votes://a|votes://b|votes://c").await.expect("connected");
+    assert_eq!(locker.stats().nodes.len(), 3);
+    let first = locker.mutex("a").lock().await.expect("locked");
+    assert!(first.is_valid());
+    let token = first.token();
+    first.release().await.expect("given back");
+    assert!(locker.mutex("a").lock().await.expect("locked").token() > token);
+}
+
+#[tokio::test]
 async fn two_urls_of_one_store_are_one_store_whoever_logs_in() {
     let url = format!("toy://u:{SECRET}@host/three");
     let (one, same) = (connect(&url).await.expect("connected"), connect(&url).await.expect("connected"));

@@ -167,11 +167,11 @@ impl Hold {
 
     /// Ends the hold as given back; false if it had ended before.
     pub(crate) fn give_back(&self) -> bool {
-        self.give_back_at(self.clock.now())
+        self.mark_released(self.clock.now())
     }
 
     /// The same for one who knows the time.
-    pub(crate) fn give_back_at(&self, now: Instant) -> bool {
+    pub(crate) fn mark_released(&self, now: Instant) -> bool {
         // A deadline that has passed unseen is a loss, not a release.
         self.is_valid_at(now) && self.end(RELEASED, None)
     }
@@ -243,59 +243,4 @@ impl Hold {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::backend::Mode;
-    use crate::name::{ClientId, OwnerIds, Resource};
-
-    const LEASE: Duration = Duration::from_secs(30);
-
-    fn hold(clock: &Clock) -> Hold {
-        let owner = OwnerIds::new(ClientId::random().expect("random bits")).next();
-        let claim = Claim::new(Resource::new("a").expect("a name"), owner, Mode::Exclusive, LEASE);
-        let terms = Terms { lease: LEASE, fixed: false, max_hold: None, note: None };
-        let now = clock.now();
-        Hold::new(claim, Token::new(1), terms, clock.clone(), now, now.after(LEASE))
-    }
-
-    #[test]
-    fn a_hold_that_is_over_is_never_extended() {
-        let clock = Clock::for_tests();
-        let ends: [fn(&Hold, &Clock); 4] = [
-            // Seen by its guard.
-            |hold, clock| {
-                clock.jump(LEASE);
-                assert!(!hold.is_valid());
-            },
-            // Seen by nobody yet.
-            |_, clock| clock.jump(LEASE),
-            |hold, _| assert!(hold.lose(LostReason::Revoked)),
-            |hold, _| assert!(hold.give_back()),
-        ];
-        for end in ends {
-            let hold = hold(&clock);
-            assert!(hold.extend(clock.now().after(LEASE)));
-            end(&hold, &clock);
-            assert!(!hold.extend(clock.now().after(LEASE)));
-            assert!(!hold.is_valid() && hold.deadline().is_none() && hold.is_lost() != hold.is_released());
-            assert!(!hold.lose(LostReason::Closed) && !hold.give_back(), "it ends once");
-        }
-    }
-
-    #[test]
-    fn a_renewal_in_the_moment_of_a_release_never_takes_it_for_a_loss() {
-        let clock = Clock::for_tests();
-        for _ in 0..20_000 {
-            let hold = hold(&clock);
-            let later = clock.now().after(LEASE * 2);
-            std::thread::scope(|scope| {
-                let renewal = scope.spawn(|| {
-                    while hold.extend(later) {}
-                    hold.is_released()
-                });
-                assert!(hold.give_back());
-                assert!(renewal.join().expect("no panic"), "a release looked like a loss");
-            });
-        }
-    }
-}
+mod tests;

@@ -54,7 +54,7 @@ impl Redis {
 
     /// Gives a hold back: the lock itself, with the answer of the script that does it all at once. What stands beside it goes too if
     /// it can be reached, and otherwise with its own time to live; it keeps nobody out for longer.
-    pub(super) async fn give_back_on_the_way(&self, slot: u16, claim: &Claim) -> Result<Value> {
+    pub(super) async fn send_release_on_the_way(&self, slot: u16, claim: &Claim) -> Result<Value> {
         match claim.mode {
             Mode::Read | Mode::Write | Mode::Downgrade => self.give_share_back(slot, claim).await,
             Mode::Permits { .. } => {

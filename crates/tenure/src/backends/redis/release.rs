@@ -24,7 +24,7 @@ impl Redis {
     }
 
     /// Ends a hold and tells all but this process.
-    pub(super) async fn give_back(&self, claim: &Claim) -> Result<Released> {
+    pub(super) async fn send_release(&self, claim: &Claim) -> Result<Released> {
         let name = &claim.resource;
         let slot = self.router.slot(name)?;
         self.router.shared.watched.leave(claim);
@@ -34,7 +34,7 @@ impl Redis {
         };
         let (source, by_hash) = &call;
         let gave = match self.router.ask("releasing", slot, Question::Script { source, by_hash, heeds: &[] }).await {
-            Err(e) if e.fault() == Some(Fault::Moving) => Box::pin(self.give_back_on_the_way(slot, claim)).await?,
+            Err(e) if e.fault() == Some(Fault::Moving) => Box::pin(self.send_release_on_the_way(slot, claim)).await?,
             gave => gave?.value,
         };
         match gave {

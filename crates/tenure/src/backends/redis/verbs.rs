@@ -86,7 +86,7 @@ impl Redis {
             // Nobody may rely on it, so nobody shall have it. If this does not arrive either, the engine repeats it.
             // What is only changed stays: its holder has it on the strength of what was confirmed before, and asks again.
             if claim.mode.holds() && claim.mode != Mode::Downgrade {
-                drop(Box::pin(self.give_back(claim)).await);
+                drop(Box::pin(self.send_release(claim)).await);
             }
             return Err(e);
         }
@@ -166,7 +166,7 @@ impl Backend for Redis {
         if !claim.mode.holds() {
             return Ok(Released::NotHeld);
         }
-        let released = self.give_back(claim).await?;
+        let released = self.send_release(claim).await?;
         // Those who share may have waited for a writer that only stood in line.
         if released != Released::NotHeld || claim.mode == Mode::Write {
             self.wake(claim);

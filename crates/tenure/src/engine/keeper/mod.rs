@@ -8,9 +8,9 @@
 mod book;
 mod release;
 mod task;
+mod under_way;
 mod window;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use tracing::{debug, warn};
 use self::book::{Book, Entry};
 pub(crate) use self::release::Release;
 use self::task::Task;
+pub(crate) use self::under_way::UnderWay;
 pub(super) use self::window::Place;
 use self::window::{Calls, Window};
 use crate::backend::{Claim, Losses, Pushes, Suspect};
@@ -62,36 +63,6 @@ struct Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.wake.notify_one();
-    }
-}
-
-/// Counts what is under way, for those who wait until nothing is.
-#[derive(Debug, Default)]
-pub(crate) struct UnderWay {
-    count: AtomicUsize,
-    idle: Notify,
-}
-
-impl UnderWay {
-    pub(crate) fn begin(&self) {
-        self.count.fetch_add(1, Ordering::AcqRel);
-    }
-
-    pub(crate) fn end(&self) {
-        if self.count.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.idle.notify_waiters();
-        }
-    }
-
-    pub(crate) async fn idle(&self) {
-        loop {
-            let mut idle = std::pin::pin!(self.idle.notified());
-            idle.as_mut().enable();
-            if self.count.load(Ordering::Acquire) == 0 {
-                return;
-            }
-            idle.await;
-        }
     }
 }
 
@@ -159,7 +130,7 @@ impl Keeper {
     pub(crate) fn give_back(&self, hold: &Arc<Hold>) -> GivenBack {
         let Settings { clock, counters, .. } = &self.0.settings;
         let now = clock.now();
-        if !hold.give_back_at(now) {
+        if !hold.mark_released(now) {
             return GivenBack::Over(hold.why());
         }
         // Dropped after the book is free: those who left may hold what is given back with them.
