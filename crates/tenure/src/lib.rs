@@ -138,7 +138,7 @@ pub use stats::{Histogram, Stats};
 /// | `guard` | another name for the guard inside |
 ///
 /// The function returns a `Result` whose error is made from [`Error`]: the store may be away, and the lock may be lost. The body is
-/// dropped the moment it is. What it has sent by then, only a [fence](fence) stops.
+/// dropped the moment it is. What it has sent by then, only a [fence] stops.
 ///
 /// A function that could run without its lock does not compile:
 ///
