@@ -8,6 +8,7 @@ use redis::{Arg, Cmd, ErrorKind, RedisError, RedisResult, RedisWrite as _, Serve
 use super::calls::{Flight, given_up};
 use super::connection::Connection;
 use super::fault::{Failure, is_broken};
+use super::keys::Prefixed;
 use super::link::{Link, Live};
 use super::scripts::Source;
 use super::shared::Wake;
@@ -137,11 +138,11 @@ pub(super) fn call_of(source: &Source, keys: usize, bytes: usize, args: usize) -
     call
 }
 
-/// One argument that is made of parts, written where it is needed and nowhere before.
-pub(super) fn joined<const N: usize>(call: &mut Cmd, parts: [&str; N]) {
+/// One more key or channel, written where it is needed and nowhere before.
+pub(super) fn write_key(call: &mut Cmd, key: Prefixed<'_>) {
     let mut arg = call.writer_for_next_arg();
     // Memory refuses nothing.
-    parts.iter().for_each(|part| drop(arg.write_all(part.as_bytes())));
+    key.parts().iter().for_each(|part| drop(arg.write_all(part.as_bytes())));
 }
 
 /// The same by its text.

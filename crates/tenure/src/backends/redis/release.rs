@@ -5,7 +5,7 @@ use tracing::warn;
 
 use super::Redis;
 use super::keys;
-use super::question::{Question, call_of, joined};
+use super::question::{Question, call_of, write_key};
 use super::reply::unexpected;
 use super::scripts::Source;
 use crate::backend::{Claim, Mode, Released};
@@ -18,7 +18,7 @@ impl Redis {
         let mut call = call_of(source, 1 + usize::from(note.is_some()), 3 * name.as_str().len() + 128, 3);
         call.arg(name.as_str()).arg(note);
         self.write_owner(&mut call, claim);
-        joined(&mut call, self.layout.channel(name).parts());
+        write_key(&mut call, self.layout.channel(name));
         call.arg(self.publish());
         (source, call)
     }

@@ -7,7 +7,7 @@ use redis::{Cmd, Value, cmd};
 
 use super::fault::NAME;
 use super::keys::{self, Layout};
-use super::question::{Answer, Question, call_of, joined};
+use super::question::{Answer, Question, call_of, write_key};
 use super::reply::{is_redisson_field, text, token_of, unexpected};
 use super::reserved::refuse_all_tag;
 use super::scripts::Source;
@@ -98,7 +98,7 @@ impl Redis {
         let note = claim.note.as_ref().map(|_| keys::note(name));
         let mut call = call_of(source, 2 + usize::from(note.is_some()), 3 * name.as_str().len() + 192, 6);
         call.arg(name.as_str());
-        joined(&mut call, self.layout.token(name).parts());
+        write_key(&mut call, self.layout.token(name));
         call.arg(note);
         self.write_owner(&mut call, claim);
         call.arg(claim.lease_millis()).arg(claim.tokens).arg(&*self.token_idle).arg(wire::least(at_least, claim.tokens)?);
