@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 use clap_complete::Shell;
-use tenure::Resource;
+use tenure::{Mode, Resource};
 
 use crate::args::{Cli, Command, DdlArgs, ElectArgs, FenceCommand, KindArgs, LabArgs, LabCommand, RunArgs};
 use crate::cmd::lab::Lab;
@@ -60,7 +60,8 @@ pub(crate) enum Work {
 /// A program to run under a lock.
 pub(crate) struct Job {
     pub(crate) name: Resource,
-    pub(crate) kind: Kind,
+    /// Which lock of the name is wanted.
+    pub(crate) mode: Mode,
     /// Whether a lock that was lost is waited for again, and the program started again: an election.
     pub(crate) campaigns: bool,
     pub(crate) program: OsString,
@@ -80,19 +81,6 @@ pub(crate) struct Job {
     pub(crate) no_new_privs: bool,
     /// Where the program gets a control group of its own.
     pub(crate) cgroup: Option<PathBuf>,
-}
-
-/// Which lock of a name is wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Exclusive,
-    Fair,
-    Read,
-    Write,
-    /// One permit of so many.
-    Permit {
-        of: u32,
-    },
 }
 
 /// How long a lock that somebody else has is waited for.
@@ -140,7 +128,7 @@ impl Job {
         };
         Ok(Self {
             name: args.name,
-            kind: Kind::new(&args.kind),
+            mode: mode(&args.kind),
             campaigns: false,
             program,
             args: words,
@@ -162,7 +150,7 @@ impl Job {
         let (program, words) = words(args.program)?;
         Ok(Self {
             name: args.name,
-            kind: Kind::Exclusive,
+            mode: Mode::Exclusive,
             campaigns: true,
             program,
             args: words,
@@ -181,15 +169,13 @@ impl Job {
     }
 }
 
-impl Kind {
-    fn new(args: &KindArgs) -> Self {
-        match args {
-            KindArgs { permits: Some(of), .. } => Self::Permit { of: *of },
-            KindArgs { shared: true, .. } => Self::Read,
-            KindArgs { write: true, .. } => Self::Write,
-            KindArgs { fair: true, .. } => Self::Fair,
-            _ => Self::Exclusive,
-        }
+fn mode(args: &KindArgs) -> Mode {
+    match args {
+        KindArgs { permits: Some(of), .. } => Mode::Permits { take: 1, of: *of },
+        KindArgs { shared: true, .. } => Mode::Read,
+        KindArgs { write: true, .. } => Mode::Write,
+        KindArgs { fair: true, .. } => Mode::Fair,
+        _ => Mode::Exclusive,
     }
 }
 

@@ -84,7 +84,9 @@ pub use error::{Error, ErrorKind, Fault, NodeTrouble, Result, Source, TooFewNode
 pub use invalid::Invalid;
 pub use locker::{Builder, Locker};
 pub use lost::{Lost, LostReason};
+pub use mode::Mode;
 pub use name::{ClientId, OwnerId, Resource, Token};
+pub use primitives::any::AnyLock;
 pub use primitives::election::{Election, Leader};
 pub use primitives::latch::Latch;
 pub use primitives::multi::{Multi, MultiGuard};
@@ -160,6 +162,22 @@ pub use stats::{Histogram, Stats};
 /// ```
 #[cfg(feature = "macros")]
 pub use tenure_macros::locked;
+
+/// Stores whose options are set in code, for [`Builder::connect_with`].
+///
+/// A URL says the same for most: it fits into an environment variable. What it cannot say is here: a TLS configuration of your own,
+/// credentials that change while the program runs, the server of a client that you have.
+pub mod options {
+    pub use crate::backends::memory::MemoryOptions;
+    pub use crate::backends::quorum::QuorumOptions;
+    #[cfg(feature = "redis")]
+    pub use crate::backends::redis::{Layout, RedisOptions, Wake};
+    #[cfg(feature = "sqlite")]
+    pub use crate::backends::sqlite::SqliteOptions;
+    pub use crate::store::{Credentials, StoreOptions};
+    #[cfg(all(feature = "redis", feature = "tls"))]
+    pub use rustls;
+}
 
 /// What comes with an [`Election`].
 pub mod election {

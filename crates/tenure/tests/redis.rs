@@ -15,6 +15,7 @@ mod redis_cases {
     pub(crate) mod java;
     pub(crate) mod layout;
     pub(crate) mod names;
+    pub(crate) mod options;
     pub(crate) mod outages;
     pub(crate) mod peer_fair;
     pub(crate) mod peer_locks;
@@ -37,6 +38,7 @@ use redis_cases::hostile::*;
 use redis_cases::identify::*;
 use redis_cases::layout::*;
 use redis_cases::names::*;
+use redis_cases::options::*;
 use redis_cases::outages::*;
 use redis_cases::peer_fair::*;
 use redis_cases::peer_locks::*;
@@ -97,6 +99,13 @@ fn main() {
             tokens_grow_past_a_flush
             tokens_expire_after_an_idle_time_or_never
             the_clients_record_goes_with_it;
+        Redis:
+            options_in_code_name_the_same_lock_as_a_url
+            options_that_do_not_go_together_are_refused_before_any_connection
+            credentials_are_asked_for_each_new_connection
+            credentials_that_cannot_be_had_are_an_outage_that_says_so
+            a_tls_configuration_of_the_users_own_is_used
+            a_client_of_redis_rs_says_where_and_who;
         Redis:
             no_subscription_is_left_behind_by_a_crowd
             no_subscription_is_left_behind_by_those_who_give_up

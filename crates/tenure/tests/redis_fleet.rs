@@ -7,11 +7,12 @@ mod fleet_cases {
     pub(crate) mod crowd;
     pub(crate) mod deaf;
     pub(crate) mod moving;
+    pub(crate) mod options;
     pub(crate) mod replicas;
     pub(crate) mod sentinel;
 }
 
-use fleet_cases::{cluster, deaf, moving, replicas, sentinel};
+use fleet_cases::{cluster, deaf, moving, options, replicas, sentinel};
 
 fn main() {
     support::run(tests! {
@@ -47,6 +48,9 @@ fn main() {
             a_hold_whose_keys_are_at_two_servers_is_renewed_and_given_back
             a_reader_of_a_slot_on_its_way_is_not_taken_for_dead_by_another
             who_stops_waiting_in_a_slot_on_its_way_is_forgotten;
+        Redis in options:
+            sentinels_in_code_have_a_login_of_their_own
+            a_cluster_in_code_is_that_of_a_url;
         Redis in deaf:
             a_channel_connection_that_breaks_while_one_subscribes_deafens_nobody
             a_channel_connection_that_went_dead_goes_with_that_of_the_commands

@@ -9,6 +9,7 @@ use crate::backend::Opened;
 use crate::clock::{Clock, Drift};
 use crate::error::Result;
 use crate::retry::RetryPolicy;
+use crate::store::StoreOptions;
 
 /// As [`crate::Builder`], for threads.
 #[derive(Debug, Clone)]
@@ -28,11 +29,16 @@ macro_rules! options {
 }
 
 impl Builder {
-    options!(lease: Duration, timeout: Duration, retry: RetryPolicy, drift: Drift, about: impl Into<String>, clock: Clock, runtime: Handle);
+    options!(lease: Duration, timeout: Duration, retry: RetryPolicy, drift: Drift, about: impl Into<String>, prefix: impl Into<String>, clock: Clock, runtime: Handle);
 
     /// As [`crate::Builder::connect`].
     pub fn connect(self, url: &str) -> Result<Locker> {
         block_on(self.0.connect(url)).map(Locker)
+    }
+
+    /// As [`crate::Builder::connect_with`].
+    pub fn connect_with(self, options: impl StoreOptions) -> Result<Locker> {
+        block_on(self.0.connect_with(options)).map(Locker)
     }
 
     /// As [`crate::Builder::backend`].

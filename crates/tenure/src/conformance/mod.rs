@@ -241,12 +241,13 @@ impl Subject {
         let subject = Self::new(lease, move |client| {
             let url = url.clone();
             let (timeout, drift) = (Duration::from_secs(10), Drift::DEFAULT);
-            let (clock, prefix) = (Clock::system(), String::new());
-            let registry = connect::REGISTRY;
-            let context = Context { client, clock, timeout, lease, drift, prefix, registry };
+            let (clock, registry) = (Clock::system(), connect::REGISTRY);
             async move {
+                let mut target = connect::parse(&url)?;
+                let prefix = target.address.options.take("prefix").unwrap_or_default();
+                let context = Context { client, clock, timeout, lease, drift, prefix, registry };
                 // Connections and pipes belong to the runtime that made them: the one that lockers use.
-                let open = async move { connect::open(connect::parse(&url)?, context).await };
+                let open = connect::prefixed(context, move |context| (registry.open)(target, context));
                 crate::engine::background::handle()?.spawn(open).await.unwrap_or(Err(Error::Closed))
             }
         });

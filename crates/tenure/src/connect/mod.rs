@@ -47,12 +47,13 @@ static BUILT_IN: &[&[Scheme]] = &[
 ];
 
 /// Whether a feature is compiled in, and the schemes that come with it: an error names the feature of one that is not there.
-const FEATURES: [(&str, bool, &[&str]); 2] = [
-    ("sqlite", cfg!(feature = "sqlite"), &["sqlite"]),
+const FEATURES: [(&str, bool, &[&str]); 3] = [
+    ("the feature \"sqlite\"", cfg!(feature = "sqlite"), &["sqlite"]),
+    ("the feature \"redis\"", cfg!(feature = "redis"), &["redis", "redis+unix", "redis+sentinel", "redis+cluster"]),
     (
-        "redis",
-        cfg!(feature = "redis"),
-        &["redis", "redis+unix", "redis+sentinel", "redis+cluster", "rediss", "rediss+sentinel", "rediss+cluster"],
+        "the features \"redis\" and \"tls\"",
+        cfg!(all(feature = "redis", feature = "tls")),
+        &["rediss", "rediss+sentinel", "rediss+cluster"],
     ),
 ];
 
@@ -114,7 +115,7 @@ fn find(name: &str) -> Result<&'static Scheme> {
         return Err(Error::config("the URL's scheme", "is unknown", known()));
     };
     let name = names.iter().find(|known| **known == name).unwrap_or(&"");
-    let fix = format!("builds with the feature {feature:?}");
+    let fix = format!("builds with {feature}");
     Err(Error::config(format!("the URL scheme {name:?}"), "is not compiled in", fix))
 }
 
@@ -131,20 +132,24 @@ pub(crate) fn parse(url: &str) -> Result<Target> {
     }
 }
 
-/// Opens the store of a URL, under its prefix if it has one.
-pub(crate) async fn open(target: Target, mut context: Context) -> Result<Opened> {
-    let Target { scheme, mut address, .. } = target;
-    let prefix = address.options.take("prefix");
-    context.prefix.push_str(prefix.as_deref().unwrap_or_default());
-    // Before anything is opened that would have to be closed.
-    let prefixed = prefix.map(Prefixed::new).transpose().map_err(|e| of_option("prefix", e))?;
+/// Opens the store of a URL.
+async fn open(target: Target, context: Context) -> Result<Opened> {
+    let Target { scheme, address, .. } = target;
     let (timeout, is_ours) =
         (context.timeout, BUILT_IN.iter().flat_map(|group| group.iter()).any(|own| std::ptr::eq(own, scheme)));
     let opening: Opening = (scheme.open)(address, context);
     // Ours bound each step by themselves: those that are made of several may take longer.
-    let opened = if is_ours { opening.await? } else { within(timeout, scheme, opening).await? };
-    Ok(match prefixed {
-        Some(prefixed) => opened.layered(prefixed),
+    if is_ours { opening.await } else { within(timeout, scheme, opening).await }
+}
+
+/// Opens a store under the prefix of its context, if that has one.
+pub(crate) async fn prefixed(context: Context, open: impl FnOnce(Context) -> Opening) -> Result<Opened> {
+    let prefix = Some(&context.prefix).filter(|prefix| !prefix.is_empty());
+    // Before anything is opened that would have to be closed.
+    let layer = prefix.cloned().map(Prefixed::new).transpose().map_err(|e| of_option("prefix", e))?;
+    let opened = open(context).await?;
+    Ok(match layer {
+        Some(layer) => opened.layered(layer),
         None => opened,
     })
 }

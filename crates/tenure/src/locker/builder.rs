@@ -14,7 +14,7 @@ use crate::engine::{Engine, Settings};
 use crate::error::{Error, Result};
 use crate::name::ClientId;
 use crate::retry::RetryPolicy;
-use crate::store::{self, Label};
+use crate::store::{self, Context, Label, Opening, StoreOptions};
 
 /// Options of a [`Locker`]. The same options can stand in the URL; the URL wins.
 #[derive(Debug, Clone)]
@@ -27,6 +27,7 @@ pub struct Builder {
     about: Option<String>,
     clock: Clock,
     runtime: Option<Handle>,
+    prefix: String,
     label: Option<Label>,
 }
 
@@ -40,6 +41,7 @@ impl Default for Builder {
             about: None,
             clock: Clock::system(),
             runtime: None,
+            prefix: String::new(),
             label: None,
         }
     }
@@ -78,6 +80,12 @@ impl Builder {
         self
     }
 
+    /// What every name begins with at the store (default nothing): several services share one store without sharing names.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
     /// The lease clock, for tests.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
@@ -97,26 +105,58 @@ impl Builder {
     /// Safe: nothing is locked yet.
     pub async fn connect(mut self, url: &str) -> Result<Locker> {
         let mut target = connect::parse(url)?;
-        self.label = target.label.take();
         self.check()?;
-        if let Some(lease) = target.address.options.duration("lease")? {
+        let options = &mut target.address.options;
+        if let Some(lease) = options.duration("lease")? {
             self.lease = lease;
             self.check().map_err(|e| store::of_option("lease", e))?;
         }
-        if let Some(timeout) = target.address.options.duration("timeout")? {
+        if let Some(timeout) = options.duration("timeout")? {
             self.timeout = timeout;
             self.check().map_err(|e| store::of_option("timeout", e))?;
         }
+        self.prefix = options.take("prefix").unwrap_or(self.prefix);
+        let label = target.label.take().map(|label| Label { prefix: self.prefix.clone(), ..label });
+        let scheme = target.scheme.name;
+        self.open(label, scheme, move |context| (connect::REGISTRY.open)(target, context)).await
+    }
+
+    /// Connects to a store whose options are set in code. See [`options`](crate::options).
+    ///
+    /// ```
+    /// use tenure::options::MemoryOptions;
+    ///
+    /// # async fn example() -> tenure::Result<()> {
+    /// let locker = tenure::Locker::builder().connect_with(MemoryOptions::named("jobs")).await?;
+    /// # locker.close().await
+    /// # }
+    /// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// Safe: nothing is locked yet.
+    pub async fn connect_with(self, options: impl StoreOptions) -> Result<Locker> {
+        self.check()?;
+        let label = Label::of(&options, &self.prefix);
+        self.open(label, options.scheme(), move |context| options.open(context)).await
+    }
+
+    async fn open(
+        mut self,
+        label: Option<Label>,
+        scheme: &'static str,
+        open: impl FnOnce(Context) -> Opening + Send + 'static,
+    ) -> Result<Locker> {
         let client = self.client()?;
         // A store of its own, unlike every other.
-        let own = || Label { address: format!("{}:{}", target.scheme.name, client.id), prefix: String::new() };
-        self.label = self.label.or_else(|| Some(own()));
+        let own = || Label { address: format!("{scheme}:{}", client.id), prefix: String::new() };
+        self.label = Some(label.unwrap_or_else(own));
         let runtime = self.runtime.clone().map_or_else(background::handle, Ok)?;
         let Self { timeout, lease, drift, .. } = self;
-        let (clock, prefix) = (self.clock.clone(), String::new());
-        let registry = connect::REGISTRY;
-        let context = store::Context { client: client.clone(), clock, timeout, lease, drift, prefix, registry };
-        let opened = runtime.spawn(async move { connect::open(target, context).await }).await.unwrap_or(Err(Error::Closed))?;
+        let (clock, prefix, registry) = (self.clock.clone(), self.prefix.clone(), connect::REGISTRY);
+        let context = Context { client: client.clone(), clock, timeout, lease, drift, prefix, registry };
+        let opening = async move { connect::prefixed(context, open).await };
+        let opened = runtime.spawn(opening).await.unwrap_or(Err(Error::Closed))?;
         let backend = Arc::clone(opened.backend());
         let built = self.build(opened, client.id, runtime.clone());
         if built.is_err() {

@@ -10,7 +10,9 @@ pub use self::builder::Builder;
 use crate::backend::{Capabilities, State};
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::mode::Mode;
 use crate::name::{ClientId, Resource};
+use crate::primitives::any::AnyLock;
 use crate::primitives::election::Election;
 use crate::primitives::latch::Latch;
 use crate::primitives::multi::Multi;
@@ -68,6 +70,12 @@ impl Locker {
     #[must_use = "a semaphore does nothing until a permit is taken"]
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
         Semaphore::new(Arc::clone(&self.engine), Resource::new(name), permits)
+    }
+
+    /// The lock of a name in a mode that is known when the program runs. See [`AnyLock`].
+    #[must_use = "a lock does nothing until it is acquired"]
+    pub fn any_lock(&self, name: impl AsRef<str>, mode: Mode) -> AnyLock {
+        AnyLock::new(Arc::clone(&self.engine), Resource::new(name), mode)
     }
 
     /// The latch of a name.

@@ -1,5 +1,6 @@
 //! The locks that users see: thin readers of the engine. None of them names a store.
 
+pub(crate) mod any;
 pub(crate) mod election;
 pub(crate) mod latch;
 pub(crate) mod multi;

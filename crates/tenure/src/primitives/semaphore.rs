@@ -123,10 +123,16 @@ impl Semaphore {
 
     async fn take(&self, take: u32, patience: Patience) -> Result<Option<Guard>> {
         let of = self.of;
-        if take == 0 || take > MAX_TAKE || (of > 0 && take > of) {
-            let most = if of == 0 { MAX_TAKE } else { MAX_TAKE.min(of) };
-            return Err(Error::config(format!("{take} permits"), "is out of range", format!("1 to {most}")));
-        }
+        check(take, of)?;
         self.wanted.acquire_anew(Mode::Permits { take, of }, patience).await
     }
+}
+
+/// Refuses a number of permits that nobody can be granted; zero of them leaves their number to others.
+pub(super) fn check(take: u32, of: u32) -> Result<()> {
+    let most = if of == 0 { MAX_TAKE } else { MAX_TAKE.min(of) };
+    if (1..=most).contains(&take) {
+        return Ok(());
+    }
+    Err(Error::config(format!("{take} permits"), "is out of range", format!("1 to {most}")))
 }

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::{Form, Options, Scheme, decode, key};
+use super::{Form, Options, Scheme, StoreOptions, decode, key};
 use crate::error::{Error, Result};
 use crate::secret::Secret;
 
@@ -60,6 +60,22 @@ pub struct Credentials {
 }
 
 impl Credentials {
+    /// A user, if the store has users, and a password.
+    pub fn new(user: Option<&str>, password: impl Into<String>) -> Self {
+        Self { user: user.map(str::to_owned), password: Some(Secret::given(password.into())) }
+    }
+
+    /// `None` if there is neither.
+    #[cfg(feature = "redis")]
+    pub(crate) fn given(user: Option<String>, password: Option<String>) -> Option<Self> {
+        (user.is_some() || password.is_some()).then(|| Self { user, password: password.map(Secret::given) })
+    }
+
+    #[cfg(feature = "redis")]
+    pub(crate) fn into_parts(self) -> (Option<String>, Option<String>) {
+        (self.user, self.password.map(Secret::into_text))
+    }
+
     /// The user, if one is named.
     #[must_use]
     pub fn user(&self) -> Option<&str> {
@@ -115,10 +131,6 @@ impl Target {
         let label = label(scheme, &place, &options);
         Ok(Self { scheme, address: Address { scheme: scheme.name, place, credentials, options }, label })
     }
-
-    pub(crate) fn is_quorum(&self) -> bool {
-        self.scheme.form == Form::Nodes
-    }
 }
 
 fn the_url(scheme: &str) -> String {
@@ -160,6 +172,13 @@ fn split(scheme: &Scheme, rest: &str) -> Result<(String, Option<Credentials>)> {
         read => read.flatten(),
     };
     Ok((format!("{slashes}{hosts}{path}"), credentials))
+}
+
+impl Label {
+    /// Of options that are set in code. `None` where every locker has a store of its own.
+    pub(crate) fn of(options: &dyn StoreOptions, prefix: &str) -> Option<Self> {
+        Some(Self { address: format!("{}:{}", options.scheme(), options.place()?), prefix: prefix.to_owned() })
+    }
 }
 
 fn label(scheme: &Scheme, place: &str, options: &Options) -> Option<Label> {

@@ -61,6 +61,28 @@ use crate::error::Result;
 /// A store on its way.
 pub type Opening = Pin<Box<dyn Future<Output = Result<Opened>> + Send>>;
 
+/// A store whose options are set in code: `RedisOptions`, `SqliteOptions` and their kin, in [`options`](crate::options). A store of
+/// another crate is handed to [`Builder::backend`](crate::Builder::backend) when it is open.
+pub trait StoreOptions: Sealed + std::fmt::Debug + Send + Sync + 'static {
+    /// The scheme of the URL that would say the same.
+    #[doc(hidden)]
+    fn scheme(&self) -> &'static str;
+
+    /// What stands behind the colon of that, without credentials. `None` where every locker has a store of its own.
+    #[doc(hidden)]
+    fn place(&self) -> Option<String>;
+
+    /// Opens it, any number of times.
+    #[doc(hidden)]
+    fn open(&self, context: Context) -> Opening;
+}
+
+mod sealed {
+    /// Only this crate has such stores.
+    pub trait Sealed {}
+}
+pub(crate) use self::sealed::Sealed;
+
 /// What a store is given beside its [`Address`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]

@@ -21,11 +21,11 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tenure::clock::Clock;
-use tenure::{Error, Guard};
+use tenure::{Error, Guard, Mode};
 
 use crate::exit::{self, Failure};
 use crate::output;
-use crate::plan::{Job, Kind, Patience, Store};
+use crate::plan::{Job, Patience, Store};
 use lock::Lock;
 use signals::Signals;
 use supervise::{Outcome, supervise};
@@ -124,12 +124,12 @@ async fn with_lock(lock: &Lock, job: &Job, patience: Patience, signals: &mut Sig
 
 fn granted(job: &Job, guard: &Guard) -> String {
     let (name, token) = (&job.name, guard.token());
-    match job.kind {
+    match job.mode {
         _ if job.campaigns => format!("elected for {name}, term {token}"),
-        Kind::Exclusive | Kind::Fair => format!("locked {name}, token {token}"),
-        Kind::Read => format!("locked {name} to read, token {token}"),
-        Kind::Write => format!("locked {name} to write, token {token}"),
-        Kind::Permit { .. } => format!("took a permit of {name}, token {token}"),
+        Mode::Read => format!("locked {name} to read, token {token}"),
+        Mode::Write => format!("locked {name} to write, token {token}"),
+        Mode::Permits { .. } => format!("took a permit of {name}, token {token}"),
+        _ => format!("locked {name}, token {token}"),
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure::backend::{Holder, Mode, State};
 
 use crate::output;
-use crate::plan::{Job, Kind};
+use crate::plan::Job;
 use crate::states;
 
 /// `waiting 12s for deploy — held for 3m2s by host 4711 backup.sh (18s of lease left), 2 waiting`
@@ -26,12 +26,12 @@ pub(super) fn refusal(state: Option<&State>, job: &Job) -> String {
     let name = &job.name;
     let held = state.map(held).unwrap_or_default();
     let read_only = |state: &State| !state.holders.is_empty() && state.holders.iter().all(|h| h.mode == Mode::Read);
-    match job.kind {
-        Kind::Permit { .. } => format!("no permit of {name} is free{held}"),
+    match job.mode {
+        Mode::Permits { .. } => format!("no permit of {name} is free{held}"),
         // Readers do not keep a reader out.
-        Kind::Read if state.is_some_and(read_only) => format!("somebody waits to write {name}{held}"),
+        Mode::Read if state.is_some_and(read_only) => format!("somebody waits to write {name}{held}"),
         // Free by now, or left to a writer that is on its way.
-        Kind::Read if state.is_some_and(|state| state.holders.is_empty()) => format!("somebody writes {name}, or waits to"),
+        Mode::Read if state.is_some_and(|state| state.holders.is_empty()) => format!("somebody writes {name}, or waits to"),
         _ => format!("somebody else has {name}{held}"),
     }
 }

@@ -15,10 +15,10 @@ use crate::backend::{
     Reach, Released, Renewal, Safety, Scope, Server, State, Survival, Voter,
 };
 use crate::clock::{Clock, Instant};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::name::{ClientId, OwnerId, Resource, Token};
 use crate::signal::{Hub, Signal};
-use crate::store::{Address, Context, Opening, Scheme};
+use crate::store::{Address, Context, Opening, Scheme, Sealed, StoreOptions};
 
 const NAME: &str = "memory";
 static CAPABILITIES: Capabilities = Capabilities {
@@ -295,23 +295,61 @@ pub(crate) static SCHEMES: [Scheme; 1] = [Scheme::new(NAME, open).local().own_st
 /// The stores that have a name, for as long as somebody uses them.
 static NAMED: Mutex<BTreeMap<String, Weak<Store>>> = Mutex::new(BTreeMap::new());
 
-/// Opens `memory:`, a store of its own, or `memory:name`, which all lockers of the process share that use this name.
+/// Opens `memory:` and `memory:name`.
 fn open(address: Address, context: Context) -> Opening {
     Box::pin(async move {
         let name = address.place();
-        if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)) {
-            return Err(address.refuse("has an address", "memory: or memory:name, where a name has letters, digits, ., _ and -"));
-        }
-        if name.is_empty() {
-            return Ok(Arc::new(Memory::new(context.client, context.clock)).into());
-        }
-        let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
-        named.retain(|_, store| store.strong_count() > 0);
-        if let Some(store) = named.get(name).and_then(Weak::upgrade) {
-            return Ok(Arc::new(Memory::over(store, context.client)).into());
-        }
-        let memory = Memory::new(context.client, context.clock);
-        named.insert(name.to_owned(), Arc::downgrade(&memory.store));
-        Ok(Arc::new(memory).into())
+        let options = if name.is_empty() { MemoryOptions::new() } else { MemoryOptions::named(name) };
+        options.open(context).await
     })
+}
+
+/// Locks inside of this process.
+#[derive(Debug, Clone, Default)]
+#[must_use = "options do nothing until a locker connects with them"]
+pub struct MemoryOptions {
+    name: Option<String>,
+}
+
+impl MemoryOptions {
+    /// A store of its own for each locker.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A store that all lockers of the process share that use this name: in a test, as many processes.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self { name: Some(name.into()) }
+    }
+}
+
+impl Sealed for MemoryOptions {}
+
+impl StoreOptions for MemoryOptions {
+    fn scheme(&self) -> &'static str {
+        NAME
+    }
+
+    fn place(&self) -> Option<String> {
+        self.name.clone()
+    }
+
+    fn open(&self, Context { client, clock, .. }: Context) -> Opening {
+        let name = self.name.clone();
+        Box::pin(async move {
+            let Some(name) = name else { return Ok(Arc::new(Memory::new(client, clock)).into()) };
+            if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)) {
+                let allowed = "memory: or memory:name, where a name has letters, digits, ., _ and -";
+                return Err(Error::config("the memory: URL", "has an address", allowed));
+            }
+            let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+            named.retain(|_, store| store.strong_count() > 0);
+            if let Some(store) = named.get(&name).and_then(Weak::upgrade) {
+                return Ok(Arc::new(Memory::over(store, client)).into());
+            }
+            let memory = Memory::new(client, clock);
+            named.insert(name, Arc::downgrade(&memory.store));
+            Ok(Arc::new(memory).into())
+        })
+    }
 }

@@ -26,6 +26,7 @@ use tokio::time::Instant as Timeout;
 use self::attempts::Attempts;
 use self::errands::{Call, Errands};
 use self::node::{Common, Node};
+pub use self::open::QuorumOptions;
 pub(crate) use self::open::SCHEMES;
 use self::roster::Roster;
 use self::rules::majority;

@@ -6,41 +6,30 @@ mod server;
 use std::time::Duration;
 
 pub(crate) use self::replies::{replies, sentinels};
-use super::dial::Dial;
 use super::frames::Frames;
 use super::keys::{self, Layout};
 use super::link::{Link, Place};
 use super::map::{Map, Node};
-use super::open::{PORT, SENTINEL_PORT, sync, token_idle, unix};
+use super::open::read;
 use super::reserved::refuse_reserved;
 use super::shared::Shared;
 use super::slots::{Address, ranges, redirected, slot_of, slot_of_name};
-use super::url::Url;
 use crate::error::Result;
 use crate::name::{ClientId, OwnerId, Resource};
 use crate::secret::CANARY;
-use crate::store;
+use crate::store::{self, StoreOptions};
 
 /// Reads what stands in a URL, up to where a connection would be made. Files are not opened.
 pub(crate) fn options(address: store::Address) -> Result<()> {
-    let store::Address { scheme, place, credentials, mut options } = address;
-    if ["ca", "cert", "key", "pass_file", "sentinel_pass_file"].iter().any(|option| options.take(option).is_some()) {
+    let mut address = address;
+    if ["ca", "cert", "key", "pass_file", "sentinel_pass_file"].iter().any(|option| address.options.take(option).is_some()) {
         return Ok(());
     }
-    token_idle(&mut options)?;
-    sync(&mut options, Duration::from_secs(3))?;
-    if scheme == "redis+unix" {
-        return unix(scheme, &place, &mut options).map(drop);
-    }
-    let url = Url::parse(scheme, &place, credentials.as_ref(), if scheme.ends_with("+sentinel") { SENTINEL_PORT } else { PORT })?;
-    assert!(!url.hosts.is_empty() && url.hosts.iter().all(|(host, port)| !host.is_empty() && *port != 0));
-    let dial = Dial::new(scheme, &url, &mut options)?;
-    let shown = format!("{dial:?}");
+    let redis = read(address)?;
+    redis.confirmed(Duration::from_secs(3))?;
+    let shown = format!("{redis:?} {:?} {:?}", redis.dial(), redis.place());
     assert!(!shown.contains(CANARY), "{shown}");
-    if scheme.ends_with("+sentinel") {
-        return Ok(());
-    }
-    dial.db(scheme, url.path.first().map(String::as_str)).map(drop)
+    Ok(())
 }
 
 /// What a cluster says of its slots, and where it sends a question on to.

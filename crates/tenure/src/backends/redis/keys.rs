@@ -7,7 +7,8 @@ use crate::name::{ClientId, OwnerId, Resource};
 
 /// How a lock is written into Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Layout {
+#[non_exhaustive]
+pub enum Layout {
     /// Redisson's RLock and the token of its RFencedLock.
     Redisson,
     /// `SET key owner NX PX lease`, as redis-py, redsync and node-redlock do.

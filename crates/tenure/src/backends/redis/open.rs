@@ -5,26 +5,26 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::cluster::Cluster;
-use super::dial::{Dial, Server};
+use super::dial::Dial;
 use super::keys::Layout;
 use super::known::KnownClients;
 use super::link::{Link, Place};
+use super::login::Login;
+use super::options::{RedisOptions, Tls, Topology};
 use super::replicas::Sync;
 use super::route::{One, Route, Router};
 use super::scripts::Scripts;
 use super::sentinel::Sentinels;
 use super::shared::{Shared, Wake};
-use super::slots::Address;
+#[cfg(feature = "tls")]
+use super::tls;
 use super::url::{Url, refuse};
 use super::{Record, Redis};
-use crate::backend::{Leases, Opened};
+use crate::backend::Opened;
 use crate::duration;
 use crate::error::{Error, Result};
 use crate::secret;
-use crate::store::{self, Context, Credentials, Opening, Options, Scheme, decode, of_option};
-
-/// How long a token outlives its last use: names that are locked once do not fill the server.
-const TOKEN_IDLE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+use crate::store::{self, Context, Credentials, Opening, Options, Scheme, StoreOptions, decode, of_option};
 
 pub(super) const PORT: u16 = 6379;
 pub(super) const SENTINEL_PORT: u16 = 26379;
@@ -36,74 +36,84 @@ macro_rules! scheme {
     };
 }
 
-pub(crate) static SCHEMES: [Scheme; 7] = [
+pub(crate) static SCHEMES: [Scheme; if cfg!(feature = "tls") { 7 } else { 4 }] = [
     scheme!("redis"),
     scheme!("redis+unix" "user").local().place(&["db"]).secrets(&["pass"]),
     scheme!("redis+sentinel" "sentinel_user" "sentinel_pass_file").secrets(&["sentinel_pass"]).fails_over(),
     scheme!("redis+cluster" "sharded").fails_over(),
+    #[cfg(feature = "tls")]
     scheme!("rediss" "ca" "cert" "key"),
+    #[cfg(feature = "tls")]
     scheme!("rediss+sentinel" "sentinel_user" "sentinel_pass_file" "ca" "cert" "key").secrets(&["sentinel_pass"]).fails_over(),
+    #[cfg(feature = "tls")]
     scheme!("rediss+cluster" "sharded" "ca" "cert" "key").fails_over(),
 ];
 
 /// Opens all schemes of Redis.
-pub(super) fn open(address: store::Address, context: Context) -> Opening {
-    Box::pin(async move {
-        let store::Address { scheme, place, credentials, mut options } = address;
-        let layout = options.one_of("layout", &[("redisson", Layout::Redisson), ("plain", Layout::Plain)])?;
-        let layout = layout.unwrap_or(Layout::Redisson);
-        let token_idle = token_idle(&mut options)?.as_millis().to_string();
-        let wakes = [("auto", None), ("tracking", Some(Wake::Tracking)), ("pubsub", Some(Wake::PubSub))];
-        let wanted = options.one_of("wake", &wakes)?.flatten();
-        let counters = options.one_of("semaphore", &[("expiring", false), ("counter", true)])?.unwrap_or(false);
-        let sync = sync(&mut options, context.timeout)?;
-        let shared = Shared::new(context.timeout, layout, wanted);
-        let fails_over = scheme.contains("sentinel") || scheme.contains("cluster");
-        let route = route(scheme, &place, credentials.as_ref(), &mut options, &shared).await?;
-        let router = Router::new(route, shared);
-        let wake = router.wake().await?;
-        let scripts = Scripts::of(layout);
-        let Context { client, clock, timeout, prefix, .. } = context;
-        let known_clients = KnownClients::default();
-        let redis = Redis {
-            router,
-            layout,
-            scripts,
-            token_idle,
-            counters,
-            sync,
-            capabilities: super::capabilities(layout, wake, fails_over),
-            client_text: client.id.to_string(),
-            client,
-            prefix,
-            clock,
-            timeout,
-            known_clients,
-            record: Record::default(),
-        };
-        let losses = redis.router.shared.watched.losses.clone();
-        Ok(Opened::of_voter(Arc::new(redis)).with_losses(losses))
-    })
+fn open(address: store::Address, context: Context) -> Opening {
+    Box::pin(async move { read(address)?.open(context).await })
 }
 
-async fn route(
+/// What a URL says.
+pub(super) fn read(address: store::Address) -> Result<RedisOptions> {
+    let store::Address { scheme, place, credentials, mut options } = address;
+    let mut redis = if scheme == "redis+unix" {
+        of_socket(scheme, &place, &mut options)?
+    } else {
+        of_servers(scheme, &place, credentials, &mut options)?
+    };
+    #[cfg(feature = "tls")]
+    if scheme.starts_with("rediss") {
+        redis.tls = Some(Tls::Own(tls::configure(&mut options)?));
+    }
+    let layout = options.one_of("layout", &[("redisson", Layout::Redisson), ("plain", Layout::Plain)])?;
+    redis.layout = layout.unwrap_or(Layout::Redisson);
+    let wakes = [("auto", None), ("tracking", Some(Wake::Tracking)), ("pubsub", Some(Wake::PubSub))];
+    redis.wake = options.one_of("wake", &wakes)?.flatten();
+    redis.counters = options.one_of("semaphore", &[("expiring", false), ("counter", true)])?.unwrap_or(false);
+    match options.take("token_ttl").as_deref() {
+        None => {}
+        Some("never") => redis.token_ttl = Duration::ZERO,
+        Some(text) => {
+            let ttl = duration::parse(text).map_err(|e| of_option("token_ttl", e))?;
+            // Zero is how the options say never.
+            redis.token_ttl = ttl.max(Duration::from_nanos(1));
+        }
+    }
+    redis.sync_timeout = options.duration("sync_timeout")?;
+    let number = |text: String| {
+        text.parse().map_err(|_| Error::config("the option \"sync\"", "is no number", "a number of replicas, 1 or more"))
+    };
+    redis.sync = options.take("sync").map(number).transpose()?;
+    redis.check()?;
+    Ok(redis)
+}
+
+/// A unix socket has no place in its URL for a login or a database: they are options.
+fn of_socket(scheme: &'static str, place: &str, options: &mut Options) -> Result<RedisOptions> {
+    let path = place.strip_prefix("//").unwrap_or(place);
+    let path = decode(path).filter(|path| path.starts_with('/')).ok_or_else(|| refuse(scheme, "names no socket"))?;
+    let pass = password(options.take("pass"), "pass_file", options)?;
+    let login = Login::from(Credentials::given(options.take("user"), pass));
+    let database = database(scheme, options.take("db").as_deref())?;
+    Ok(RedisOptions { login, database, ..RedisOptions::new(Topology::Socket(path.into())) })
+}
+
+fn of_servers(
     scheme: &'static str,
     place: &str,
-    credentials: Option<&Credentials>,
+    credentials: Option<Credentials>,
     options: &mut Options,
-    shared: &Arc<Shared>,
-) -> Result<Arc<dyn Route>> {
-    let one = |place| Arc::new(One(Link::new(place, shared)));
-    if scheme == "redis+unix" {
-        return Ok(one(Place::Fixed(unix(scheme, place, options)?)));
-    }
+) -> Result<RedisOptions> {
     let sentinel = scheme.ends_with("+sentinel");
-    let mut url = Url::parse(scheme, place, credentials, if sentinel { SENTINEL_PORT } else { PORT })?;
-    url.pass = password(url.pass, "pass_file", options)?;
-    let dial = Dial::new(scheme, &url, options)?;
+    let url = Url::parse(scheme, place, if sentinel { SENTINEL_PORT } else { PORT })?;
+    let (user, pass) = credentials.map_or((None, None), Credentials::into_parts);
+    let pass = password(pass, "pass_file", options)?;
+    let login = Login::from(Credentials::given(user, pass));
+    let db = |db: Option<&String>| database(scheme, db.map(String::as_str));
     if sentinel {
-        let [master, db @ ..] = &*url.path else { return Err(refuse(scheme, "does not name the master")) };
-        if db.len() > 1 {
+        let [master, path @ ..] = &*url.path else { return Err(refuse(scheme, "does not name the master")) };
+        if path.len() > 1 {
             return Err(refuse(scheme, "has a longer path"));
         }
         let (user, pass) = (options.take("sentinel_user"), options.take("sentinel_pass"));
@@ -112,13 +122,9 @@ async fn route(
             let allowed = "sentinel_user with sentinel_pass or sentinel_pass_file";
             return Err(Error::config("the option \"sentinel_user\"", "is of no use alone", allowed));
         }
-        let login = dial.login(user.as_deref(), pass.as_deref());
-        let dial = dial.db(scheme, db.first().map(String::as_str))?;
-        let sentinels = Sentinels::new(master.clone(), &url.hosts, &login, dial, shared.timeout);
-        let link = Link::new(Place::Master(Arc::clone(&sentinels)), shared);
-        link.connect().await?;
-        sentinels.watch(&link);
-        return Ok(Arc::new(One(link)));
+        let sentinel_login = Login::from(Credentials::given(user, pass));
+        let topology = Topology::Sentinel { master: master.clone(), sentinels: url.hosts };
+        return Ok(RedisOptions { login, sentinel_login, database: db(path.first())?, ..RedisOptions::new(topology) });
     }
     if scheme.ends_with("+cluster") {
         if !url.path.is_empty() {
@@ -126,30 +132,110 @@ async fn route(
         }
         let modes = [("auto", None), ("on", Some(true)), ("off", Some(false))];
         let sharded = options.one_of("sharded", &modes)?.flatten();
-        let cluster = Cluster::open(scheme, &url.hosts, dial, shared).await?;
-        let sharded = match sharded {
-            Some(sharded) => sharded,
-            None => cluster.has_shard_channels().await?,
-        };
-        shared.sharded.store(sharded, Ordering::Relaxed);
-        return Ok(cluster);
+        return Ok(RedisOptions { login, sharded, ..RedisOptions::new(Topology::Cluster(url.hosts)) });
     }
     let ([host], [] | [_]) = (&*url.hosts, &*url.path) else {
         return Err(refuse(scheme, "has several hosts or a longer path (redis+sentinel: and redis+cluster: take several hosts)"));
     };
-    let dial = dial.db(scheme, url.path.first().map(String::as_str))?;
-    Ok(one(Place::Fixed(dial.server(host))))
+    let topology = Topology::Server(host.clone());
+    Ok(RedisOptions { login, database: db(url.path.first())?, ..RedisOptions::new(topology) })
 }
 
-/// A unix socket has no place in its URL for a login or a database: they are options.
-pub(super) fn unix(scheme: &'static str, place: &str, options: &mut Options) -> Result<Server> {
-    let path = place.strip_prefix("//").unwrap_or(place);
-    let path = decode(path).filter(|path| path.starts_with('/')).ok_or_else(|| refuse(scheme, "names no socket"))?;
-    let nowhere: Address = (String::new(), 0);
-    let pass = password(options.take("pass"), "pass_file", options)?;
-    let url = Url { user: options.take("user"), pass, hosts: vec![nowhere], path: Vec::new() };
-    let dial = Dial::new(scheme, &url, options)?.db(scheme, options.take("db").as_deref())?;
-    Ok(dial.socket(path.into()))
+fn database(scheme: &str, db: Option<&str>) -> Result<Option<u32>> {
+    // Not shown: with a slash in a password, the path is a part of that.
+    db.map(|db| db.parse().map_err(|_| refuse(scheme, "has a database that is no number"))).transpose()
+}
+
+impl RedisOptions {
+    /// Connects.
+    pub(super) async fn start(self, context: Context) -> Result<Opened> {
+        self.check()?;
+        let sync = self.confirmed(context.timeout)?;
+        let shared = Shared::new(context.timeout, self.layout, self.wake);
+        let fails_over = matches!(self.topology, Topology::Sentinel { .. } | Topology::Cluster(_));
+        let router = Router::new(self.route(&shared).await?, shared);
+        let wake = router.wake().await?;
+        let Context { client, clock, timeout, prefix, .. } = context;
+        let redis = Redis {
+            router,
+            layout: self.layout,
+            scripts: Scripts::of(self.layout),
+            token_idle: self.token_ttl.as_millis().to_string(),
+            counters: self.counters,
+            sync,
+            capabilities: super::capabilities(self.layout, wake, fails_over),
+            client_text: client.id.to_string(),
+            client,
+            prefix,
+            clock,
+            timeout,
+            known_clients: KnownClients::default(),
+            record: Record::default(),
+        };
+        let losses = redis.router.shared.watched.losses.clone();
+        Ok(Opened::of_voter(Arc::new(redis)).with_losses(losses))
+    }
+
+    /// How its servers are dialled.
+    pub(super) fn dial(&self) -> Result<Dial> {
+        let tls = match &self.tls {
+            #[cfg(feature = "tls")]
+            Some(Tls::System) => Some(tls::of_system()?),
+            #[cfg(not(feature = "tls"))]
+            Some(Tls::System) => None,
+            Some(Tls::Own(config)) => Some(config.clone()),
+            None => None,
+        };
+        Ok(Dial { login: self.login.clone(), database: self.database.unwrap_or(0), tls })
+    }
+
+    async fn route(&self, shared: &Arc<Shared>) -> Result<Arc<dyn Route>> {
+        let dial = self.dial()?;
+        let one = |place| Arc::new(One(Link::new(place, shared)));
+        match &self.topology {
+            Topology::Server(address) => Ok(one(Place::Fixed(dial.server(address)))),
+            Topology::Socket(path) => Ok(one(Place::Fixed(dial.socket(path.clone())))),
+            Topology::Sentinel { master, sentinels } => {
+                let login = Dial { login: self.sentinel_login.clone(), database: 0, tls: dial.tls.clone() };
+                let sentinels = Sentinels::new(master.clone(), sentinels, &login, dial, shared.timeout);
+                let link = Link::new(Place::Master(Arc::clone(&sentinels)), shared);
+                link.connect().await?;
+                sentinels.watch(&link);
+                Ok(Arc::new(One(link)))
+            }
+            Topology::Cluster(nodes) => {
+                let cluster = Cluster::open(self.scheme_name(), nodes, dial, shared).await?;
+                let sharded = match self.sharded {
+                    Some(sharded) => sharded,
+                    None => cluster.has_shard_channels().await?,
+                };
+                shared.sharded.store(sharded, Ordering::Relaxed);
+                Ok(cluster)
+            }
+        }
+    }
+
+    /// How many replicas must have a grant, and how long they may take of a call's time.
+    pub(super) fn confirmed(&self, timeout: Duration) -> Result<Option<Sync>> {
+        let Some(replicas) = self.sync else {
+            return match self.sync_timeout {
+                Some(_) => Err(Error::config("the option \"sync_timeout\"", "is of no use alone", "sync=1&sync_timeout=500ms")),
+                None => Ok(None),
+            };
+        };
+        if replicas == 0 {
+            let problem = "would wait for nobody; without the option nothing waits";
+            return Err(Error::config("the option \"sync\"", problem, "a number of replicas, 1 or more"));
+        }
+        let longest = timeout / 3;
+        let within = self.sync_timeout.unwrap_or(Sync::WITHIN.min(longest));
+        // WAIT takes zero for ever.
+        if within < Duration::from_millis(1) || within > longest {
+            let allowed = format!("1ms to {longest:?}, a third of the timeout");
+            return Err(Error::config("the option \"sync_timeout\"", "is out of range", allowed));
+        }
+        Ok(Some(Sync { replicas, within }))
+    }
 }
 
 /// The password, which stands in the URL or in a file that the URL names.
@@ -168,41 +254,4 @@ fn password(given: Option<String>, option: &str, options: &mut Options) -> Resul
         tracing::warn!(option, "every user may read the file of a password");
     }
     Ok(Some(secret.into_text()))
-}
-
-pub(super) fn token_idle(options: &mut Options) -> Result<Duration> {
-    match options.take("token_ttl").as_deref() {
-        None => Ok(TOKEN_IDLE),
-        Some("never") => Ok(Duration::ZERO),
-        Some(text) => match duration::parse(text).map_err(|e| of_option("token_ttl", e))? {
-            d if d < Leases::ANY.longest => {
-                let problem = "could let a token go back under a hold";
-                Err(Error::config("the option \"token_ttl\"", problem, "24h or more, or never"))
-            }
-            d => Ok(d),
-        },
-    }
-}
-
-pub(super) fn sync(options: &mut Options, timeout: Duration) -> Result<Option<Sync>> {
-    let within = options.duration("sync_timeout")?;
-    let Some(text) = options.take("sync") else {
-        return match within {
-            Some(_) => Err(Error::config("the option \"sync_timeout\"", "is of no use alone", "sync=1&sync_timeout=500ms")),
-            None => Ok(None),
-        };
-    };
-    let wrong = |problem: &str| Error::config("the option \"sync\"", problem, "a number of replicas, 1 or more");
-    let replicas = text.parse().map_err(|_| wrong("is no number"))?;
-    if replicas == 0 {
-        return Err(wrong("would wait for nobody; without the option nothing waits"));
-    }
-    let longest = timeout / 3;
-    let within = within.unwrap_or(Sync::WITHIN.min(longest));
-    // WAIT takes zero for ever.
-    if within < Duration::from_millis(1) || within > longest {
-        let allowed = format!("1ms to {longest:?}, a third of the timeout");
-        return Err(Error::config("the option \"sync_timeout\"", "is out of range", allowed));
-    }
-    Ok(Some(Sync { replicas, within }))
 }

@@ -17,9 +17,10 @@ use crate::signal::Hub;
 
 /// How waiters are woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wake {
-    /// `CLIENT TRACKING`: whoever is to wait has the key read in the same breath as it asks, so any change of it is pushed,
-    /// whoever makes it. What is pushed is forgotten, and nothing is forgotten without a push.
+#[non_exhaustive]
+pub enum Wake {
+    /// `CLIENT TRACKING`: a waiter has the key read in the same step in which it asks. The server then pushes any change of it,
+    /// by any client. What is pushed is forgotten, and nothing is forgotten without a push.
     Tracking,
     /// The channel of the lock: costs a subscription, and hears only of those who publish.
     PubSub,

@@ -1,4 +1,4 @@
-//! TLS: always verified, with the system's authorities or one of our own.
+//! TLS: always verified, with the system's authorities, one of our own, or by the user's own configuration.
 
 use std::io;
 use std::path::Path;
@@ -14,8 +14,16 @@ use tokio_rustls::client::TlsStream;
 use crate::error::{Error, Result};
 use crate::store::Options;
 
+/// What is spoken, and whom to trust.
+pub(super) type Config = Arc<ClientConfig>;
+
+/// The system's authorities.
+pub(super) fn of_system() -> Result<Config> {
+    configure(&mut Options::default())
+}
+
 /// Reads whom to trust instead of the system's authorities (`ca`), and who we are to the server (`cert`, `key`).
-pub(super) fn configure(options: &mut Options) -> Result<Arc<ClientConfig>> {
+pub(super) fn configure(options: &mut Options) -> Result<Config> {
     let (ca, cert, key) = (options.take("ca"), options.take("cert"), options.take("key"));
     let roots = match ca {
         Some(file) => authorities(&file)?,
@@ -38,7 +46,7 @@ pub(super) fn configure(options: &mut Options) -> Result<Arc<ClientConfig>> {
 }
 
 /// Speaks TLS over a connection, with the server of that name.
-pub(super) async fn over(stream: TcpStream, host: &str, config: &Arc<ClientConfig>) -> io::Result<TlsStream<TcpStream>> {
+pub(super) async fn over(stream: TcpStream, host: &str, config: &Config) -> io::Result<TlsStream<TcpStream>> {
     let name = ServerName::try_from(host.to_owned());
     let name =
         name.map_err(|_| io::Error::other(format!("TLS needs the name or the address of a server, which {host:?} is not")))?;

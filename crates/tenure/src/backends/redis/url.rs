@@ -1,12 +1,10 @@
-//! Redis URLs: which servers, who logs in, what the path names. Errors here never show the URL: it may hold a password.
+//! Redis URLs: which servers, what the path names. Errors here never show the URL: it may hold a password.
 
 use crate::error::{Error, Result};
-use crate::store::{Credentials, decode};
+use crate::store::decode;
 
 /// What stands between the scheme and the options.
 pub(super) struct Url {
-    pub(super) user: Option<String>,
-    pub(super) pass: Option<String>,
     /// At least one.
     pub(super) hosts: Vec<(String, u16)>,
     /// The parts of the path that are not empty.
@@ -26,7 +24,7 @@ pub(super) fn refuse(scheme: &str, problem: impl Into<String>) -> Error {
 
 impl Url {
     /// Reads `//host[:port],…[/path]`, of which the credentials have been taken off.
-    pub(super) fn parse(scheme: &str, place: &str, credentials: Option<&Credentials>, default_port: u16) -> Result<Self> {
+    pub(super) fn parse(scheme: &str, place: &str, default_port: u16) -> Result<Self> {
         let refuse = |problem: &str| refuse(scheme, problem);
         let text = |part: &str| decode(part).ok_or_else(|| refuse("is not UTF-8"));
         let rest = place.strip_prefix("//").ok_or_else(|| refuse("has no host"))?;
@@ -34,9 +32,7 @@ impl Url {
         let hosts =
             hosts.split(',').map(|host| address(host, default_port).ok_or_else(|| refuse("has a host that cannot be read")));
         let path = path.split('/').filter(|part| !part.is_empty()).map(text).collect::<Result<_>>()?;
-        let user = credentials.and_then(Credentials::user).map(str::to_owned);
-        let pass = credentials.and_then(Credentials::password).map(|password| password.text().to_owned());
-        Ok(Self { user, pass, hosts: hosts.collect::<Result<_>>()?, path })
+        Ok(Self { hosts: hosts.collect::<Result<_>>()?, path })
     }
 }
 
@@ -60,7 +56,7 @@ mod tests {
 
     #[test]
     fn hosts_ports_and_paths_are_told_apart() {
-        let url = Url::parse("redis+sentinel", "//h1,h2:7,[::1]:8,[fe80::1]/my%2Fmaster/3", None, 26379).expect("good");
+        let url = Url::parse("redis+sentinel", "//h1,h2:7,[::1]:8,[fe80::1]/my%2Fmaster/3", 26379).expect("good");
         let host = |name: &str, port| (name.to_owned(), port);
         assert_eq!(url.hosts, [host("h1", 26379), host("h2", 7), host("::1", 8), host("fe80::1", 26379)]);
         assert_eq!(url.path, ["my/master", "3"]);
@@ -69,7 +65,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_refused_without_being_shown() {
         for bad in ["", "host", "//", "//h:port", "//h:0", "//h:70000", "//h1,,h2", "//canary:", "//h%ff", "//[::1", "//[::1]x"] {
-            let error = Url::parse("redis", bad, None, 6379).err().unwrap_or_else(|| panic!("{bad} was taken"));
+            let error = Url::parse("redis", bad, 6379).err().unwrap_or_else(|| panic!("{bad} was taken"));
             assert!(!error.to_string().contains("canary"), "{error}");
         }
     }

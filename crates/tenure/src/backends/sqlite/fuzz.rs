@@ -6,7 +6,7 @@ use crate::store::Options;
 
 /// Reads what a URL says of its file, which is not opened.
 pub(crate) fn options(rest: &str, mut options: Options) -> Result<()> {
-    super::terms::Terms::read(rest, &mut options).map(drop)
+    super::terms::SqliteOptions::read(rest, &mut options)?.terms().map(drop)
 }
 
 /// A stream is read as the same messages however it arrives, and what is understood is written as it was read.

@@ -54,6 +54,7 @@ use tokio::sync::oneshot;
 use self::fault::NAME;
 pub(crate) use self::fault::sqlite_error;
 pub(crate) use self::file::why_not;
+pub use self::terms::SqliteOptions;
 use self::verbs::{Answer, Verbs};
 use self::watches::Watches;
 use self::worker::{Ask, Job, Worker};
@@ -65,7 +66,7 @@ use crate::error::{Error, Fault, Result};
 use crate::lifeline::Lifeline;
 use crate::name::{Resource, Token};
 use crate::signal::{Hub, Signal};
-use crate::store::{Address, Context, Opening, Scheme};
+use crate::store::{Address, Context, Opening, Scheme, StoreOptions};
 
 static CAPABILITIES: Capabilities = Capabilities {
     backend: NAME,
@@ -199,6 +200,14 @@ pub(crate) static SCHEMES: [Scheme; 1] = [Scheme::new(NAME, open).local().option
 /// Opens `sqlite:`. All that blocks happens on the client's own thread.
 fn open(address: Address, context: Context) -> Opening {
     Box::pin(async move {
+        let Address { place, mut options, .. } = address;
+        SqliteOptions::read(&place, &mut options)?.open(context).await
+    })
+}
+
+/// Opens a file, on a thread of its own.
+fn open_file(options: SqliteOptions, context: Context) -> Opening {
+    Box::pin(async move {
         let watches = Watches::default();
         let hub = Hub::with_on_last({
             let watches = watches.clone();
@@ -211,7 +220,7 @@ fn open(address: Address, context: Context) -> Opening {
         let (losses, lifeline) = (Losses::default(), Lifeline::default());
         let company = (hub.clone(), watches, losses.clone(), Handle::current());
         let kept = lifeline.clone();
-        let start = move || match Worker::open(address, context, kept, company) {
+        let start = move || match Worker::open(&options, context, kept, company) {
             Ok(worker) => {
                 drop(opened.send(Ok(worker.path())));
                 worker.run(&inbox);

@@ -18,13 +18,13 @@ use super::file::Database;
 use super::peers::{Company, Peers, Presence};
 use super::pipes::Pipes;
 use super::place::Place;
-use super::terms::Terms;
+use super::terms::{SqliteOptions, Terms};
 use super::verbs::{Answer, Me, Verbs};
 use crate::clock::Instant;
 use crate::error::{Error, Result};
 use crate::lifeline::Lifeline;
 use crate::name::ClientId;
-use crate::store::{Address, Context};
+use crate::store::Context;
 
 /// The most calls in one transaction: others wait for its end.
 const BATCH: usize = 64;
@@ -101,11 +101,11 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Opens the file and shows itself to the peers. Blocks.
-    pub(super) fn open(mut address: Address, context: Context, lifeline: Lifeline, company: Company) -> Result<Self> {
+    pub(super) fn open(options: &SqliteOptions, context: Context, lifeline: Lifeline, company: Company) -> Result<Self> {
         // A little less than the engine waits, so that its answer says why.
         let patience = context.timeout - context.timeout / 10;
         let boot = boot::id()?;
-        let terms = Terms::read(&address.place, &mut address.options)?;
+        let terms = options.terms()?;
         let boots = Boots::new(boot.clone());
         let database = open_database(&terms, patience, &boots)?;
         let Context { client, clock, .. } = context;

@@ -8,9 +8,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::backends::redis::dial::{Dial, Server};
-use crate::backends::redis::url::Url;
+use crate::backends::redis::login::Login;
 use crate::secret::CANARY;
-use crate::store::Options;
+use crate::store::Credentials;
 
 /// Ends one answer and begins the next. No answer of a server has it where text is expected.
 const NEXT: u8 = 0xfe;
@@ -30,9 +30,8 @@ pub(super) fn at(path: PathBuf) -> Server {
 }
 
 pub(super) fn dial() -> Dial {
-    let (user, pass) = (Some("u".to_owned()), Some(CANARY.to_owned()));
-    let url = Url { user, pass, ..Url::parse("redis", "//h", None, 1).expect("a URL") };
-    Dial::new("redis", &url, &mut Options::default()).expect("no certificates")
+    let login = Login::As(Credentials::new(Some("u"), CANARY));
+    Dial { login, database: 0, tls: None }
 }
 
 /// Listens at a socket of its own, which is gone with it.

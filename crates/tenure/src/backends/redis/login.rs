@@ -1,0 +1,70 @@
+//! Who logs in at a server.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use redis::{ProtocolVersion, RedisConnectionInfo};
+
+use crate::store::Credentials;
+
+type Asked = Pin<Box<dyn Future<Output = Result<Credentials, Box<dyn StdError + Send + Sync>>> + Send>>;
+
+/// Who logs in.
+#[derive(Clone, Default)]
+pub(super) enum Login {
+    #[default]
+    Nobody,
+    As(Credentials),
+    /// Whoever the program names, asked for each connection.
+    From(Arc<dyn Fn() -> Asked + Send + Sync>),
+}
+
+impl Login {
+    pub(super) fn asked<F, C, E>(ask: F) -> Self
+    where
+        F: Fn() -> C + Send + Sync + 'static,
+        C: Future<Output = Result<Credentials, E>> + Send + 'static,
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        Self::From(Arc::new(move || {
+            let asked = ask();
+            Box::pin(async move { asked.await.map_err(Into::into) })
+        }))
+    }
+
+    /// What is said to a server over a new connection.
+    pub(super) async fn settings(&self, database: u32) -> io::Result<RedisConnectionInfo> {
+        let asked = match self {
+            Self::Nobody => None,
+            Self::As(credentials) => Some(credentials.clone()),
+            Self::From(ask) => Some(ask().await.map_err(|e| io::Error::other(format!("the credentials could not be had: {e}")))?),
+        };
+        let mut settings = RedisConnectionInfo::default()
+            .set_protocol(ProtocolVersion::RESP3)
+            .set_lib_name("tenure", env!("CARGO_PKG_VERSION"))
+            .set_db(database.into());
+        let Some(credentials) = asked else { return Ok(settings) };
+        if let Some(user) = credentials.user() {
+            settings = settings.set_username(user);
+        }
+        if let Some(password) = credentials.password() {
+            settings = settings.set_password(password.text());
+        }
+        Ok(settings)
+    }
+}
+
+impl From<Option<Credentials>> for Login {
+    fn from(credentials: Option<Credentials>) -> Self {
+        credentials.map_or(Self::Nobody, Self::As)
+    }
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login").finish_non_exhaustive()
+    }
+}
