@@ -17,31 +17,68 @@
 //! ```
 //!
 //! # What it is
-//! A [`Locker`] is a client of one store, named by a [URL](connect). Its [`Mutex`]es hand out [`Guard`]s. A guard renews
-//! its lease in the background, knows when that fails ([`Guard::lost`], [`Guard::is_valid`], [`Guard::run`]), and
-//! carries a fencing [`Token`] that grows with every grant. The same guard serves [`RwLock`] and [`Semaphore`]; beside them stand
-//! [`Latch`], [`Multi`], [`Striped`], [`Election`] and [`Partitions`] with [`Serial`].
+//! A [`Locker`] is a client of one store, named by a [URL](connect) or by [options](options) in code. Its locks hand out [`Guard`]s. A guard
+//! renews its lease in the background, knows when that fails ([`Guard::lost`], [`Guard::is_valid`], [`Guard::run`]), and carries a
+//! fencing [`Token`] that grows with every grant.
+//!
+//! | | |
+//! |---|---|
+//! | [`Mutex`] | one holder; re-entrant by [`Owner`]; [`fair`](Mutex::fair) in order of arrival |
+//! | [`RwLock`] | many readers or one writer; a writer may become a reader |
+//! | [`Semaphore`] | up to so many permits, each with a lease |
+//! | [`AnyLock`] | one of these, chosen when the program runs |
+//! | [`Multi`], [`Striped`] | several locks as one; one of several |
+//! | [`Latch`] | waits for a count of zero |
+//! | [`Election`] | one leader, with a value that all can read |
+//! | [`Partitions`], [`Serial`] | work spread over members; the work of each key in order |
+//! | [`fence`] | refuses late writes at SQL databases, Redis, files, objects and HTTP services |
+#![cfg_attr(feature = "once", doc = "| [`once`] | work that is done once, with its result |")]
+#![cfg_attr(not(feature = "once"), doc = "| `once` | work that is done once, with its result |")]
+#![cfg_attr(feature = "macros", doc = "| [`locked`](macro@locked) | an async function that runs under a lock |")]
+#![cfg_attr(feature = "blocking", doc = "| [`blocking`] | all of it for threads |")]
+#![cfg_attr(feature = "testing", doc = "| [`testing`] | a store for your own tests: locks that are lost when the test says so |")]
 //!
 //! Locks run on a thread of the library's own: a blocked or ended runtime loses no lock, and any executor will do. Every
-//! acquire may be dropped at any point and leaves nothing behind. Threads use the `blocking` module.
+//! acquire may be dropped at any point and leaves nothing behind.
 //!
 //! # What it is not
 //! A lock alone protects nothing outside of the store: a process can be paused between its last look at the clock and
 //! its write. What stops it then is the token, checked by the storage that is written to.
 //!
 //! # Which store
-//! | | shared by | a holder that dies | the store restarts |
+//! | URL | shared by | a holder that dies is noticed | the store restarts or fails over |
 //! |---|---|---|---|
 //! | `memory:` | one process | – | – |
-//! | `sqlite:` | one machine | is noticed at once | holds go on |
-//! | `redis:` | whoever reaches it | is noticed after the lease | holds are lost unless persisted; tokens still grow |
+//! | `sqlite:` | one machine | at once | holds go on |
+//! | `redis://host` | all who reach the server | after the lease | holds are lost unless persisted; tokens still grow |
+//! | `redis+sentinel://…` | the same | after the lease | holds that the new master has not got are lost; `sync=1` makes that rare |
+//! | `redis+cluster://…` | the same | after the lease | the same, per slot |
+//! | `quorum:a\|b\|c` | all who reach a majority | after the lease | one of three servers may be lost, two of five |
 //!
 //! [`Capabilities`](backend::Capabilities) says it in types. To carry locks on another store, implement
 //! [`Backend`](backend::Backend), give it a [URL scheme](store) and run the `conformance` suite on it.
 //!
 //! # Features
-//! `redis` and `sqlite` (both on by default) add stores and [fences](fence), `postgres`, `mysql`, `http` and `object` add fences, `blocking`
-//! adds the facade for threads, `testing` a store for tests of your own, `conformance` the suite. No feature changes how anything behaves.
+//! | on by default | |
+//! |---|---|
+//! | `redis` | Redis alone, by Sentinel, as a Cluster, as nodes of a quorum; fences and records there |
+//! | `tls` | TLS to servers, always verified |
+//! | `sqlite` | the embedded store, with SQLite built in; fences and records there |
+//! | `once` | work that is done once |
+//!
+//! | on request | |
+//! |---|---|
+//! | `postgres`, `mysql` | fences and records over tokio-postgres and mysql_async |
+//! | `http`, `object` | fences between services (tower), and for objects (object_store) |
+//! | `blocking` | the facade for threads |
+//! | `macros` | the attribute `locked` |
+//! | `testing` | a store for tests of your own |
+//! | `conformance` | the suite for stores |
+//!
+//! No feature changes how anything behaves.
+//!
+//! # Platforms
+//! Unix. All tests run on Linux; other Unixes have the same system calls, and no test of ours.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

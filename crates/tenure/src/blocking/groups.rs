@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::MutexGuard;
 use std::time::Duration;
 
-use super::locks::{guard, if_any};
+use super::facade::facade;
 use super::{Guard, Mutex, block_on, this_thread};
 use crate::error::Result;
 use crate::lost::Lost;
@@ -90,24 +90,13 @@ impl MultiGuard {
 #[must_use = "nothing is locked yet"]
 pub struct Striped(pub(super) crate::Striped);
 
+facade! { Striped:
+    set lease(lease: Duration);
+    get count() -> u32;
+    get index(key: impl AsRef<[u8]>) -> u32;
+}
+
 impl Striped {
-    /// As [`crate::Striped::lease`].
-    pub fn lease(self, lease: Duration) -> Self {
-        Self(self.0.lease(lease))
-    }
-
-    /// As [`crate::Striped::count`].
-    #[must_use]
-    pub fn count(&self) -> u32 {
-        self.0.count()
-    }
-
-    /// As [`crate::Striped::index`].
-    #[must_use]
-    pub fn index(&self, key: impl AsRef<[u8]>) -> u32 {
-        self.0.index(key)
-    }
-
     /// As [`crate::Striped::of`].
     pub fn of(&self, key: impl AsRef<[u8]>) -> Mutex {
         Mutex(self.0.of(key))
@@ -140,29 +129,16 @@ impl Striped {
 #[must_use = "nobody is a candidate yet"]
 pub struct Election(pub(super) crate::Election);
 
+facade! { Election:
+    set lease(lease: Duration);
+    hold campaign(value: &str);
+    try_hold try_campaign_for(value: &str, wait: Duration);
+    try_hold try_campaign(value: &str);
+    wait leader() -> Option<Leader>;
+}
+
 impl Election {
-    /// As [`crate::Election::lease`].
-    pub fn lease(self, lease: Duration) -> Self {
-        Self(self.0.lease(lease))
-    }
-
-    /// Waits to be elected. To resign is to release the guard, or to drop it.
-    pub fn campaign(&self, value: &str) -> Result<Guard> {
-        guard(self.0.campaign(value))
-    }
-
-    /// Waits for a limited time. `None`: somebody else led all the time.
-    pub fn try_campaign_for(&self, value: &str, wait: Duration) -> Result<Option<Guard>> {
-        if_any(self.0.try_campaign_for(value, wait))
-    }
-
-    /// Asks once. `None`: somebody else leads.
-    pub fn try_campaign(&self, value: &str) -> Result<Option<Guard>> {
-        if_any(self.0.try_campaign(value))
-    }
-
-    /// As [`crate::Election::leader`].
-    pub fn leader(&self) -> Result<Option<Leader>> {
-        block_on(self.0.leader())
+    fn asked(&self) -> &crate::Election {
+        &self.0
     }
 }

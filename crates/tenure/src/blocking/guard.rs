@@ -39,72 +39,38 @@ pub struct SendGuard {
     guard: crate::Guard,
 }
 
+/// What both tell as the async one does.
+macro_rules! tells {
+    ($($name:ident -> $answer:ty;)*) => {
+        $(
+            #[doc = concat!("As [`crate::Guard::", stringify!($name), "`].")]
+            #[must_use]
+            pub fn $name(&self) -> $answer {
+                self.guard.$name()
+            }
+        )*
+    };
+}
+
 /// What both have of the async one.
 macro_rules! views {
     () => {
-        /// As [`crate::Guard::token`].
-        #[must_use]
-        pub fn token(&self) -> Token {
-            self.guard.token()
-        }
-
-        /// As [`crate::Guard::resource`].
-        #[must_use]
-        pub fn resource(&self) -> &Resource {
-            self.guard.resource()
-        }
-
-        /// As [`crate::Guard::owner_id`].
-        #[must_use]
-        pub fn owner_id(&self) -> OwnerId {
-            self.guard.owner_id()
-        }
-
-        /// As [`crate::Guard::mode`].
-        #[must_use]
-        pub fn mode(&self) -> Mode {
-            self.guard.mode()
-        }
-
-        /// As [`crate::Guard::is_valid`].
-        #[must_use]
-        pub fn is_valid(&self) -> bool {
-            self.guard.is_valid()
+        tells! {
+            token -> Token;
+            resource -> &Resource;
+            owner_id -> OwnerId;
+            mode -> Mode;
+            is_valid -> bool;
+            state -> HoldState;
+            expires_in -> Duration;
+            lease -> Duration;
+            hold_count -> usize;
+            watcher -> Watcher;
         }
 
         /// As [`crate::Guard::check`].
         pub fn check(&self) -> Result<(), Lost> {
             self.guard.check()
-        }
-
-        /// As [`crate::Guard::state`].
-        #[must_use]
-        pub fn state(&self) -> HoldState {
-            self.guard.state()
-        }
-
-        /// As [`crate::Guard::expires_in`].
-        #[must_use]
-        pub fn expires_in(&self) -> Duration {
-            self.guard.expires_in()
-        }
-
-        /// As [`crate::Guard::lease`].
-        #[must_use]
-        pub fn lease(&self) -> Duration {
-            self.guard.lease()
-        }
-
-        /// As [`crate::Guard::hold_count`].
-        #[must_use]
-        pub fn hold_count(&self) -> usize {
-            self.guard.hold_count()
-        }
-
-        /// As [`crate::Guard::watcher`].
-        #[must_use]
-        pub fn watcher(&self) -> Watcher {
-            self.guard.watcher()
         }
 
         /// Waits until the lock is lost.
@@ -163,24 +129,20 @@ impl SendGuard {
     views!();
 }
 
-/// Its locker counts what is refused.
-impl Pass for Guard {
-    fn token(&self) -> Token {
-        Self::token(self)
-    }
+macro_rules! pass {
+    ($($guard:ident)*) => {
+        $(
+            /// Its locker counts what is refused.
+            impl Pass for $guard {
+                fn token(&self) -> Token {
+                    Self::token(self)
+                }
 
-    fn refused(&self) {
-        self.note_stale();
-    }
+                fn refused(&self) {
+                    self.note_stale();
+                }
+            }
+        )*
+    };
 }
-
-/// Its locker counts what is refused.
-impl Pass for SendGuard {
-    fn token(&self) -> Token {
-        Self::token(self)
-    }
-
-    fn refused(&self) {
-        self.note_stale();
-    }
-}
+pass!(Guard SendGuard);

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Guard, block_on, this_thread};
-use crate::backend::{Broken, State};
+use super::facade::facade;
+use super::{Guard, this_thread};
+use crate::backend::{Broken, Mode, State};
 use crate::error::Result;
 
 /// As [`crate::Mutex`], for threads.
@@ -21,187 +22,103 @@ pub struct RwLock(pub(super) crate::RwLock);
 #[must_use = "a semaphore does nothing until a permit is taken"]
 pub struct Semaphore(pub(super) crate::Semaphore);
 
+/// As [`crate::AnyLock`], for threads.
+#[derive(Debug, Clone)]
+#[must_use = "a lock does nothing until it is acquired"]
+pub struct AnyLock(pub(super) crate::AnyLock);
+
 /// As [`crate::Latch`], for threads.
 #[derive(Debug, Clone)]
 #[must_use = "a latch does nothing by itself"]
 pub struct Latch(pub(super) crate::Latch);
 
 /// What all locks have in common.
-macro_rules! common {
-    ($name:ident) => {
-        #[doc = concat!("As [`crate::", stringify!($name), "::lease`].")]
-        pub fn lease(self, lease: Duration) -> Self {
-            Self(self.0.lease(lease))
-        }
-
-        #[doc = concat!("As [`crate::", stringify!($name), "::lease_fixed`].")]
-        pub fn lease_fixed(self, lease: Duration) -> Self {
-            Self(self.0.lease_fixed(lease))
-        }
-
-        #[doc = concat!("As [`crate::", stringify!($name), "::max_hold`].")]
-        pub fn max_hold(self, max_hold: Duration) -> Self {
-            Self(self.0.max_hold(max_hold))
-        }
-
-        #[doc = concat!("As [`crate::", stringify!($name), "::note`].")]
-        pub fn note(self, note: impl Into<String>) -> Self {
-            Self(self.0.note(note))
-        }
-
-        #[doc = concat!("As [`crate::", stringify!($name), "::inspect`].")]
-        pub fn inspect(&self) -> Result<State> {
-            block_on(self.0.inspect())
-        }
-
-        #[doc = concat!("As [`crate::", stringify!($name), "::break_hold`].")]
-        pub fn break_hold(&self) -> Result<Option<Broken>> {
-            block_on(self.0.break_hold())
+macro_rules! lock {
+    ($of:ident: $($own:tt)*) => {
+        facade! { $of:
+            set lease(lease: Duration);
+            set lease_fixed(lease: Duration);
+            set max_hold(max_hold: Duration);
+            set note(note: impl Into<String>);
+            wait inspect() -> State;
+            wait break_hold() -> Option<Broken>;
+            $($own)*
         }
     };
 }
 
-pub(super) fn guard(acquired: impl Future<Output = Result<crate::Guard>>) -> Result<Guard> {
-    block_on(acquired).map(Guard::new)
+lock! { Mutex:
+    set fair();
+    hold lock();
+    try_hold try_lock_for(wait: Duration);
+    try_hold try_lock();
 }
 
-pub(super) fn if_any(acquired: impl Future<Output = Result<Option<crate::Guard>>>) -> Result<Option<Guard>> {
-    Ok(block_on(acquired)?.map(Guard::new))
+lock! { RwLock:
+    hold read();
+    try_hold try_read_for(wait: Duration);
+    try_hold try_read();
+    hold write();
+    try_hold try_write_for(wait: Duration);
+    try_hold try_write();
+}
+
+lock! { Semaphore:
+    hold acquire();
+    try_hold try_acquire_for(wait: Duration);
+    try_hold try_acquire();
+    hold acquire_many(permits: u32);
+    try_hold try_acquire_many_for(permits: u32, wait: Duration);
+    wait resize(permits: u32) -> ();
+}
+
+lock! { AnyLock:
+    get mode() -> Mode;
+    hold acquire();
+    try_hold try_acquire_for(wait: Duration);
+    try_hold try_acquire();
+}
+
+facade! { Latch:
+    wait set(count: u32) -> bool;
+    wait count_down() -> u64;
+    wait wait() -> ();
+    wait wait_for(wait: Duration) -> bool;
+    wait count() -> u64;
+    wait remove() -> ();
 }
 
 impl Mutex {
-    common!(Mutex);
-
-    /// As [`crate::Mutex::fair`].
-    pub fn fair(self) -> Self {
-        Self(self.0.fair())
-    }
-
-    /// Waits until the lock is held.
-    pub fn lock(&self) -> Result<Guard> {
-        guard(self.of_this_thread().lock())
-    }
-
-    /// Waits for a limited time. `None`: somebody else had the lock all the time.
-    pub fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard>> {
-        if_any(self.of_this_thread().try_lock_for(wait))
-    }
-
-    /// Asks once. `None`: somebody else has the lock.
-    pub fn try_lock(&self) -> Result<Option<Guard>> {
-        if_any(self.of_this_thread().try_lock())
-    }
-
-    fn of_this_thread(&self) -> crate::Mutex {
+    fn asked(&self) -> crate::Mutex {
         self.0.clone().owner(&this_thread())
     }
 }
 
 impl RwLock {
-    common!(RwLock);
-
-    /// Waits until it may be read.
-    pub fn read(&self) -> Result<Guard> {
-        guard(self.of_this_thread().read())
-    }
-
-    /// Waits for a limited time. `None`: it was busy all the time.
-    pub fn try_read_for(&self, wait: Duration) -> Result<Option<Guard>> {
-        if_any(self.of_this_thread().try_read_for(wait))
-    }
-
-    /// Asks once. `None`: somebody writes, or waits to, also if nobody holds it at this moment.
-    pub fn try_read(&self) -> Result<Option<Guard>> {
-        if_any(self.of_this_thread().try_read())
-    }
-
-    /// Waits until nobody else reads or writes.
-    pub fn write(&self) -> Result<Guard> {
-        guard(self.of_this_thread().write())
-    }
-
-    /// Waits for a limited time. `None`: it was busy all the time.
-    pub fn try_write_for(&self, wait: Duration) -> Result<Option<Guard>> {
-        if_any(self.of_this_thread().try_write_for(wait))
-    }
-
-    /// Asks once. `None`: somebody else reads or writes.
-    pub fn try_write(&self) -> Result<Option<Guard>> {
-        if_any(self.of_this_thread().try_write())
-    }
-
     /// As [`crate::RwLock::downgrade`].
     pub fn downgrade(&self, writer: Guard) -> Result<Guard> {
-        guard(self.0.downgrade(writer.into_inner()))
+        super::block_on(self.0.downgrade(writer.into_inner())).map(Guard::new)
     }
 
-    fn of_this_thread(&self) -> crate::RwLock {
+    fn asked(&self) -> crate::RwLock {
         self.0.clone().owner(&this_thread())
     }
 }
 
 impl Semaphore {
-    common!(Semaphore);
-
-    /// Waits for a permit.
-    pub fn acquire(&self) -> Result<Guard> {
-        guard(self.0.acquire())
+    fn asked(&self) -> &crate::Semaphore {
+        &self.0
     }
+}
 
-    /// Waits for a limited time. `None`: there was none all the time.
-    pub fn try_acquire_for(&self, wait: Duration) -> Result<Option<Guard>> {
-        if_any(self.0.try_acquire_for(wait))
-    }
-
-    /// Asks once. `None`: none is free.
-    pub fn try_acquire(&self) -> Result<Option<Guard>> {
-        if_any(self.0.try_acquire())
-    }
-
-    /// As [`crate::Semaphore::acquire_many`].
-    pub fn acquire_many(&self, permits: u32) -> Result<Guard> {
-        guard(self.0.acquire_many(permits))
-    }
-
-    /// As [`crate::Semaphore::try_acquire_many_for`].
-    pub fn try_acquire_many_for(&self, permits: u32, wait: Duration) -> Result<Option<Guard>> {
-        if_any(self.0.try_acquire_many_for(permits, wait))
-    }
-
-    /// As [`crate::Semaphore::resize`].
-    pub fn resize(&self, permits: u32) -> Result<()> {
-        block_on(self.0.resize(permits))
+impl AnyLock {
+    fn asked(&self) -> crate::AnyLock {
+        self.0.clone().owner(&this_thread())
     }
 }
 
 impl Latch {
-    /// As [`crate::Latch::set`].
-    pub fn set(&self, count: u32) -> Result<bool> {
-        block_on(self.0.set(count))
-    }
-
-    /// As [`crate::Latch::count_down`].
-    pub fn count_down(&self) -> Result<u64> {
-        block_on(self.0.count_down())
-    }
-
-    /// Waits until the count is zero.
-    pub fn wait(&self) -> Result<()> {
-        block_on(self.0.wait())
-    }
-
-    /// Waits for a limited time. Whether the count is zero.
-    pub fn wait_for(&self, wait: Duration) -> Result<bool> {
-        block_on(self.0.wait_for(wait))
-    }
-
-    /// As [`crate::Latch::count`].
-    pub fn count(&self) -> Result<u64> {
-        block_on(self.0.count())
-    }
-
-    /// As [`crate::Latch::remove`].
-    pub fn remove(&self) -> Result<()> {
-        block_on(self.0.remove())
+    fn asked(&self) -> &crate::Latch {
+        &self.0
     }
 }

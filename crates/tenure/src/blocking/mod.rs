@@ -12,6 +12,7 @@
 //! thread: [`Guard::into_send`] lets a job give it back to who started it, and ends re-entry.
 
 mod builder;
+mod facade;
 mod groups;
 mod guard;
 mod locks;
@@ -28,12 +29,13 @@ use tokio::runtime::Handle;
 use tokio::task::coop;
 
 pub use self::builder::Builder;
+use self::facade::facade;
 pub use self::groups::{Election, Multi, MultiGuard, Striped};
 pub use self::guard::{Guard, SendGuard};
-pub use self::locks::{Latch, Mutex, RwLock, Semaphore};
+pub use self::locks::{AnyLock, Latch, Mutex, RwLock, Semaphore};
 #[cfg(feature = "once")]
 pub use self::once::{Ledger, Once};
-use crate::backend::{Capabilities, State};
+use crate::backend::{Capabilities, Mode, State};
 use crate::engine::background;
 use crate::engine::owner::Owner;
 use crate::error::{Error, Result};
@@ -80,6 +82,11 @@ impl Locker {
         Semaphore(self.0.semaphore(name, permits))
     }
 
+    /// As [`crate::Locker::any_lock`].
+    pub fn any_lock(&self, name: impl AsRef<str>, mode: Mode) -> AnyLock {
+        AnyLock(self.0.any_lock(name, mode))
+    }
+
     /// As [`crate::Locker::latch`].
     pub fn latch(&self, name: impl AsRef<str>) -> Latch {
         Latch(self.0.latch(name))
@@ -99,34 +106,17 @@ impl Locker {
     pub fn election(&self, name: impl AsRef<str>) -> Election {
         Election(self.0.election(name))
     }
-
-    /// As [`crate::Locker::capabilities`].
-    #[must_use]
-    pub fn capabilities(&self) -> &Capabilities {
-        self.0.capabilities()
+    fn asked(&self) -> &crate::Locker {
+        &self.0
     }
+}
 
-    /// As [`crate::Locker::stats`].
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        self.0.stats()
-    }
-
-    /// As [`crate::Locker::client_id`].
-    #[must_use]
-    pub fn client_id(&self) -> ClientId {
-        self.0.client_id()
-    }
-
-    /// As [`crate::Locker::list`].
-    pub fn list(&self, prefix: &str) -> Result<Vec<State>> {
-        block_on(self.0.list(prefix))
-    }
-
-    /// As [`crate::Locker::close`].
-    pub fn close(&self) -> Result<()> {
-        block_on(self.0.close())
-    }
+facade! { Locker:
+    get capabilities() -> &Capabilities;
+    get stats() -> Stats;
+    get client_id() -> ClientId;
+    wait list(prefix: &str) -> Vec<State>;
+    wait close() -> ();
 }
 
 impl From<crate::Locker> for Locker {

@@ -3,7 +3,7 @@
 use crate::connect;
 use crate::error::Result;
 use crate::secret::{CANARY, Secret};
-use crate::store::{Address, Target};
+use crate::store::{Address, Form, Target};
 
 /// Whatever a URL says, what may be a part of its password is neither in errors nor in labels.
 pub(super) fn read(data: &[u8]) {
@@ -23,7 +23,7 @@ pub(super) fn read(data: &[u8]) {
             assert!(hosts.contains(CANARY) || !label.address.contains(CANARY), "{url:?} is shown by {label:?}");
         }
         assert_eq!(label, connect::parse(url)?.label, "of {url:?}");
-        if target.is_quorum() { quorum(&target) } else { store(target.address) }
+        if target.scheme.form == Form::Nodes { quorum(&target) } else { store(target.address) }
     });
     if let Err(error) = read {
         hidden(&error.to_string());
@@ -50,7 +50,7 @@ fn has_login(url: &str) -> bool {
 fn quorum(target: &Target) -> Result<()> {
     for node in target.address.place.split('|') {
         let node = connect::parse(node)?;
-        if !node.is_quorum() {
+        if node.scheme.form != Form::Nodes {
             store(node.address)?;
         }
     }

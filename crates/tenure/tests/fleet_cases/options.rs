@@ -25,7 +25,7 @@ async fn share(options: impl StoreOptions, url: &str) {
 pub(crate) fn sentinels_in_code_have_a_login_of_their_own() {
     let set = SentinelSet::with_logins(SERVER, SENTINEL);
     let at = set.sentinels.iter().map(|sentinel| ("127.0.0.1", sentinel.port));
-    let options = RedisOptions::sentinel("main", at)
+    let options = RedisOptions::sentinel("mymaster", at)
         .credentials(Credentials::new(Some(SERVER.user), SERVER.pass))
         .sentinel_credentials(Credentials::new(Some(SENTINEL.user), SENTINEL.pass));
     let url = set.url().replace("://", &format!("://{}:{}@", SERVER.user, SERVER.pass));
