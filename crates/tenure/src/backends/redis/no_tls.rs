@@ -1,12 +1,24 @@
 //! In the place of [`tls`](super) in builds without the feature.
 
-use std::convert::Infallible;
 use std::io;
 
 use tokio::net::TcpStream;
 
+use crate::error::Result;
+
 /// There is none.
-pub(super) type Config = Infallible;
+#[derive(Debug, Clone)]
+pub(super) enum Config {}
+
+/// Nobody is trusted.
+#[derive(Clone)]
+pub(super) enum Trust {}
+
+impl Trust {
+    pub(super) fn config(&self) -> Result<Config> {
+        match *self {}
+    }
+}
 
 /// Is never called.
 #[expect(clippy::unused_async, reason = "as the other")]

@@ -10,7 +10,7 @@ use super::keys::Layout;
 use super::known::KnownClients;
 use super::link::{Link, Place};
 use super::login::Login;
-use super::options::{RedisOptions, Tls, Topology};
+use super::options::{RedisOptions, Topology};
 use super::replicas::Sync;
 use super::route::{One, Route, Router};
 use super::scripts::Scripts;
@@ -18,6 +18,7 @@ use super::sentinel::Sentinels;
 use super::shared::{Shared, Wake};
 #[cfg(feature = "tls")]
 use super::tls;
+use super::tls::Trust;
 use super::url::{Url, refuse};
 use super::{Record, Redis};
 use crate::backend::Opened;
@@ -64,7 +65,7 @@ pub(super) fn read(address: store::Address) -> Result<RedisOptions> {
     };
     #[cfg(feature = "tls")]
     if scheme.starts_with("rediss") {
-        redis.tls = Some(Tls::Own(tls::configure(&mut options)?));
+        redis.tls = Some(Trust::Own(tls::configure(&mut options)?));
     }
     let layout = options.one_of("layout", &[("redisson", Layout::Redisson), ("plain", Layout::Plain)])?;
     redis.layout = layout.unwrap_or(Layout::Redisson);
@@ -178,14 +179,7 @@ impl RedisOptions {
 
     /// How its servers are dialled.
     pub(super) fn dial(&self) -> Result<Dial> {
-        let tls = match &self.tls {
-            #[cfg(feature = "tls")]
-            Some(Tls::System) => Some(tls::of_system()?),
-            #[cfg(not(feature = "tls"))]
-            Some(Tls::System) => None,
-            Some(Tls::Own(config)) => Some(config.clone()),
-            None => None,
-        };
+        let tls = self.tls.as_ref().map(Trust::config).transpose()?;
         Ok(Dial { login: self.login.clone(), database: self.database.unwrap_or(0), tls })
     }
 

@@ -3,14 +3,13 @@
 use std::error::Error as StdError;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::keys::Layout;
 use super::login::Login;
 use super::shared::Wake;
 use super::slots::Address;
-use super::tls;
+use super::tls::Trust;
 use crate::backend::Leases;
 use crate::error::{Error, Result};
 use crate::store::{Context, Credentials, Opening, Sealed, StoreOptions};
@@ -43,7 +42,7 @@ pub struct RedisOptions {
     pub(super) login: Login,
     pub(super) sentinel_login: Login,
     pub(super) database: Option<u32>,
-    pub(super) tls: Option<Tls>,
+    pub(super) tls: Option<Trust>,
     pub(super) layout: Layout,
     pub(super) wake: Option<Wake>,
     pub(super) counters: bool,
@@ -60,15 +59,6 @@ pub(super) enum Topology {
     Socket(PathBuf),
     Sentinel { master: String, sentinels: Vec<Address> },
     Cluster(Vec<Address>),
-}
-
-/// Whom to trust.
-#[derive(Clone)]
-pub(super) enum Tls {
-    /// The system's authorities, read when a locker connects.
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only with the feature"))]
-    System,
-    Own(tls::Config),
 }
 
 fn addresses<H: Into<String>>(hosts: impl IntoIterator<Item = (H, u16)>) -> Vec<Address> {
@@ -168,14 +158,14 @@ impl RedisOptions {
     /// Over TLS. The system's authorities say whom to trust.
     #[cfg(feature = "tls")]
     pub fn tls(mut self) -> Self {
-        self.tls = Some(Tls::System);
+        self.tls = Some(Trust::System);
         self
     }
 
     /// Over TLS, with a configuration of your own: authorities, client certificates, a provider of cryptography. It alone decides whom to trust.
     #[cfg(feature = "tls")]
-    pub fn tls_config(mut self, config: Arc<rustls::ClientConfig>) -> Self {
-        self.tls = Some(Tls::Own(config));
+    pub fn tls_config(mut self, config: std::sync::Arc<rustls::ClientConfig>) -> Self {
+        self.tls = Some(Trust::Own(config));
         self
     }
 

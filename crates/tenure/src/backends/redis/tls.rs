@@ -17,9 +17,21 @@ use crate::store::Options;
 /// What is spoken, and whom to trust.
 pub(super) type Config = Arc<ClientConfig>;
 
-/// The system's authorities.
-pub(super) fn of_system() -> Result<Config> {
-    configure(&mut Options::default())
+/// Whom to trust.
+#[derive(Clone)]
+pub(super) enum Trust {
+    /// The system's authorities, read when a locker connects.
+    System,
+    Own(Config),
+}
+
+impl Trust {
+    pub(super) fn config(&self) -> Result<Config> {
+        match self {
+            Self::System => configure(&mut Options::default()),
+            Self::Own(config) => Ok(Arc::clone(config)),
+        }
+    }
 }
 
 /// Reads whom to trust instead of the system's authorities (`ca`), and who we are to the server (`cert`, `key`).
