@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::attempts::{engines_own, number_of_try};
-use super::errands::Call;
+use super::ballot::NodeOwner;
 use super::node::Node;
 use super::rules::majority;
 use super::{Inner, NAME, later, silent};
@@ -22,7 +21,7 @@ const TRIES: u32 = 5;
 
 /// An owner as the engine knows it, if it is one of ours.
 pub(super) fn as_engine_knows(owner: &str) -> String {
-    owner.parse::<OwnerId>().map_or_else(|_| owner.to_owned(), |owner| engines_own(owner).to_string())
+    owner.parse::<OwnerId>().map_or_else(|_| owner.to_owned(), |owner| NodeOwner::from(owner).owner.to_string())
 }
 
 /// Owners as people are to read them. One that holds at a majority looks the same everywhere; another try of the same owner
@@ -40,7 +39,7 @@ impl Names {
         if self.merged.iter().any(|merged| merged == owner) || !has_others() {
             return own;
         }
-        let tried = owner.parse().map_or(0, |owner: OwnerId| number_of_try(owner));
+        let tried = owner.parse().map_or(0, |owner: OwnerId| NodeOwner::from(owner).attempt);
         format!("{own} (try {tried})")
     }
 
@@ -101,20 +100,18 @@ impl Inner {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let call = |(place, node): (usize, &Arc<Node>)| -> Call<Result<T>> {
-            let node = Arc::clone(node);
-            // What is to be asked is put together here, and asked where the node lives.
+        let mut replies = self.ask_all(|node| {
+            // The question is made here, and asked where the node lives.
             let asks = node.opened().map(|store| ask(Arc::clone(store)));
-            Box::pin(async move {
+            async move {
                 let away = || Error::unavailable(NAME, doing, Fault::Connection, "it has not been reached yet");
                 let asks = asks.ok_or_else(away);
-                (place, node.call_within(within, doing, |_| async move { asks?.await }).await)
-            })
-        };
-        let mut calls = self.errands.ask(self.nodes.iter().enumerate().map(call));
+                node.call_within(within, doing, |_| async move { asks?.await }).await
+            }
+        });
         let mut answers: Vec<Result<T>> = self.nodes.iter().map(|_| Err(silent(doing, within))).collect();
         let mut until = later(within);
-        while let Ok(Some((node, answer))) = tokio::time::timeout_at(until, calls.recv()).await {
+        while let Ok(Some((node, answer))) = tokio::time::timeout_at(until, replies.recv()).await {
             answers[node] = answer;
             if answers.iter().flatten().count() == majority(self.nodes.len()) {
                 until = until.min(later(self.patience()));
