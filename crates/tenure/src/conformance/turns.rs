@@ -11,8 +11,8 @@ use super::shared::two;
 use super::waking::{Waiter, busy};
 use super::{Peer, Subject};
 use crate::backend::{Attempt, Claim, Mode, Queue, Retry};
+use crate::backends::decision::GRACE;
 use crate::backends::faulty::Plan;
-use crate::backends::verdict::GRACE;
 use crate::name::{Resource, Token};
 
 const READ: Mode = Mode::Read;

@@ -1,14 +1,16 @@
-//! The reference implementation: a map under a mutex. Readable as the specification of the contract.
+//! The reference implementation: a map under a mutex, readable as the specification of the contract.
 
+mod open;
 mod slot;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub(crate) use self::open::SCHEMES;
 use self::slot::{Hold, Slot, Wake};
 use crate::backend::{
     Attempt, Backend, Broken, Capabilities, Claim, Client, Holder, InUse, Leases, Losses, Mode, Modes, Opened, Permits, Pushes,
@@ -18,7 +20,6 @@ use crate::clock::{Clock, Instant};
 use crate::error::Result;
 use crate::name::{ClientId, OwnerId, Resource, Token};
 use crate::signal::{Hub, Signal};
-use crate::store::{Address, Context, Opening, Scheme};
 
 const NAME: &str = "memory";
 static CAPABILITIES: Capabilities = Capabilities {
@@ -69,6 +70,10 @@ struct Store {
     leases: Mutex<BTreeMap<Duration, Instant>>,
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Memory {
     /// A store of its own.
     #[must_use]
@@ -90,23 +95,23 @@ impl Memory {
     fn over(store: Arc<Store>, client: Client) -> Self {
         let losses = Losses::default();
         let known = Known { about: Arc::clone(&client.about), losses: losses.clone() };
-        store.clients.lock().unwrap_or_else(PoisonError::into_inner).insert(client.id, known);
+        lock(&store.clients).insert(client.id, known);
         Self { store, client, losses }
     }
 
     fn slots(&self) -> MutexGuard<'_, HashMap<Resource, Slot>> {
-        self.store.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.store.slots)
     }
 
     fn state(&self, resource: &Resource, slot: Option<&Slot>) -> State {
         let now = self.store.clock.now();
         let Some(slot) = slot else { return State { waiting: Some(0), ..State::free(resource.clone()) } };
-        let line = slot.waiters().into_iter().filter(|(_, mode)| *mode == Mode::Fair);
+        let queue = slot.waiters().into_iter().filter(|(_, mode)| *mode == Mode::Fair);
         State {
             resource: resource.clone(),
             holders: slot.holds.iter().filter(|h| h.until > now).map(|h| self.holder(h, now)).collect(),
-            waiting: Some(u32::try_from(slot.line.len()).unwrap_or(u32::MAX)),
-            line: line.map(|(owner, _)| owner.to_string()).collect(),
+            waiting: Some(u32::try_from(slot.queue.len()).unwrap_or(u32::MAX)),
+            line: queue.map(|(owner, _)| owner.to_string()).collect(),
             permits: slot.permits.map(|of| Permits { of: of.into(), free: slot.free() }),
             count: slot.count,
             fence: slot.fence,
@@ -115,7 +120,7 @@ impl Memory {
     }
 
     fn holder(&self, hold: &Hold, now: Instant) -> Holder {
-        let clients = self.store.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let clients = lock(&self.store.clients);
         let note = hold.note.as_ref().or_else(|| clients.get(&hold.owner.client).map(|known| &known.about));
         Holder {
             owner: hold.owner.to_string(),
@@ -138,13 +143,7 @@ impl Memory {
     fn break_all(&self, resource: &Resource, at_least: Option<Token>) -> Result<Option<Broken>> {
         let now = self.store.clock.now();
         let mut slots = self.slots();
-        let slot = match at_least {
-            Some(_) => slots.entry(resource.clone()).or_default(),
-            None => match slots.get_mut(resource) {
-                Some(slot) => slot,
-                None => return Ok(None),
-            },
-        };
+        let slot = slots.entry(resource.clone()).or_default();
         slot.expire(now);
         if slot.holds.is_empty() && at_least.is_none() {
             return Ok(None);
@@ -160,22 +159,20 @@ impl Memory {
         Ok(Some(Broken { holders, fence }))
     }
 
-    /// Tells every client: whose hold it was is known by its owner.
+    /// Tells every client: each knows its own holds by their owners.
     fn tell_of_losses(&self, holds: &[Hold]) {
-        let clients = self.store.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: Vec<Losses> = clients.values().map(|known| known.losses.clone()).collect();
-        drop(clients);
+        let all: Vec<Losses> = lock(&self.store.clients).values().map(|known| known.losses.clone()).collect();
         all.iter().for_each(|losses| holds.iter().for_each(|hold| losses.suspect(hold.owner)));
     }
 
-    /// Wakes those for whom asking again may help.
+    /// Wakes the waiters that asking again may help.
     fn wake(&self, wake: Wake, resource: &Resource, slots: MutexGuard<'_, HashMap<Resource, Slot>>) {
-        let first = slots.get(resource).and_then(Slot::first_in_line);
+        let first = slots.get(resource).and_then(Slot::first_queued);
         drop(slots);
         if wake == Wake::Next {
             self.store.hub.fire(resource.as_str());
             if let Some(first) = first {
-                self.store.hub.fire(&place_of(resource, first));
+                self.store.hub.fire(&position_key(resource, first));
             }
         }
     }
@@ -193,7 +190,7 @@ impl Voter for Memory {
 
     async fn identify(&self, longest: Duration) -> Result<Server> {
         let now = self.store.clock.now();
-        let mut leases = self.store.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leases = lock(&self.store.leases);
         leases.entry(longest).or_insert(now);
         let leases = leases.iter().map(|(lease, since)| InUse { lease: *lease, for_long: now.since(*since) }).collect();
         let clock_micros = Token::after_now(None).map_or(0, Token::get);
@@ -205,8 +202,8 @@ impl Voter for Memory {
     }
 }
 
-/// Where an owner in the line of a fair lock is woken, and nobody else is.
-fn place_of(resource: &Resource, owner: OwnerId) -> String {
+/// The hub's key of one owner in the queue of a fair lock.
+fn position_key(resource: &Resource, owner: OwnerId) -> String {
     format!("{resource}\0{owner}")
 }
 
@@ -245,8 +242,8 @@ impl Backend for Memory {
         let mut slots = self.slots();
         let Some(slot) = slots.get_mut(&claim.resource) else { return Ok(Released::NotHeld) };
         let left = slot.leave(claim.owner);
-        let hold = slot.holds.iter().position(|hold| hold.owner == claim.owner).map(|place| slot.holds.remove(place));
-        let others_wait = slot.line.iter().any(|waiter| waiter.owner.client != claim.owner.client);
+        let hold = slot.holds.iter().position(|hold| hold.owner == claim.owner).map(|index| slot.holds.remove(index));
+        let others_wait = slot.queue.iter().any(|waiter| waiter.owner.client != claim.owner.client);
         self.wake(if hold.is_some() { Wake::Next } else { left }, &claim.resource, slots);
         let held = hold.is_some_and(|hold| hold.until > now);
         Ok(if held { Released::Yes { others_wait } } else { Released::NotHeld })
@@ -254,7 +251,7 @@ impl Backend for Memory {
 
     async fn watch(&self, claim: &Claim) -> Result<Signal> {
         let (name, owner) = (&claim.resource, claim.owner);
-        let key = if claim.mode == Mode::Fair { place_of(name, owner) } else { name.as_str().to_owned() };
+        let key = if claim.mode == Mode::Fair { position_key(name, owner) } else { name.as_str().to_owned() };
         Ok(self.store.hub.listen(&key).0)
     }
 
@@ -277,8 +274,7 @@ impl Backend for Memory {
     }
 
     async fn close(&self) -> Result<()> {
-        let mut clients = self.store.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        clients.remove(&self.client.id);
+        lock(&self.store.clients).remove(&self.client.id);
         Ok(())
     }
 }
@@ -288,30 +284,4 @@ impl From<Arc<Memory>> for Opened {
         let losses = store.losses.clone();
         Self::of_voter(store).with_losses(losses)
     }
-}
-
-pub(crate) static SCHEMES: [Scheme; 1] = [Scheme::new(NAME, open).local().own_store()];
-
-/// The stores that have a name, for as long as somebody uses them.
-static NAMED: Mutex<BTreeMap<String, Weak<Store>>> = Mutex::new(BTreeMap::new());
-
-/// Opens `memory:`, a store of its own, or `memory:name`, which all lockers of the process share that use this name.
-fn open(address: Address, context: Context) -> Opening {
-    Box::pin(async move {
-        let name = address.place();
-        if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)) {
-            return Err(address.refuse("has an address", "memory: or memory:name, where a name has letters, digits, ., _ and -"));
-        }
-        if name.is_empty() {
-            return Ok(Arc::new(Memory::new(context.client, context.clock)).into());
-        }
-        let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
-        named.retain(|_, store| store.strong_count() > 0);
-        if let Some(store) = named.get(name).and_then(Weak::upgrade) {
-            return Ok(Arc::new(Memory::over(store, context.client)).into());
-        }
-        let memory = Memory::new(context.client, context.clock);
-        named.insert(name.to_owned(), Arc::downgrade(&memory.store));
-        Ok(Arc::new(memory).into())
-    })
 }

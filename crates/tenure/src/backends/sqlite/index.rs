@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::place::Inode;
+use super::location::Inode;
 
 /// Whether this process has the file open, and still has a log or an index of it that was removed.
 pub(super) fn lingers(path: &Path) -> bool {

@@ -253,7 +253,7 @@ impl Drop for Presence {
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use super::super::place::Place;
+    use super::super::location::Location;
     use super::super::terms::Terms;
     use super::*;
 
@@ -262,8 +262,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let terms = Terms::of(dir.path().join("locks.db"));
-        let place = Arc::new(Place::find(&terms).unwrap());
-        let (pipes, made) = Pipes::new(terms, &place);
+        let location = Arc::new(Location::find(&terms).unwrap());
+        let (pipes, made) = Pipes::new(terms, &location);
         made.unwrap();
         let peers =
             Arc::new(Peers::new(pipes, (Hub::default(), Watches::default(), Losses::default(), runtime.handle().clone())));

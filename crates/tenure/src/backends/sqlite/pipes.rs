@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, mkdirat, mkfifoat, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
-use super::place::{Place, seen, set_mode};
+use super::location::{Location, seen, set_mode};
 use super::terms::Terms;
 use crate::name::ClientId;
 
@@ -68,13 +68,13 @@ pub(super) struct Pipes {
 #[derive(Debug)]
 struct Opened {
     dir: OwnedFd,
-    place: Arc<Place>,
+    location: Arc<Location>,
 }
 
 impl Pipes {
     /// Makes the directory if there is none. Without one, and with one that is not ours, there are no pipes.
-    pub(super) fn new(terms: Terms, place: &Arc<Place>) -> (Self, std::io::Result<()>) {
-        let (opened, result) = match Opened::new(Arc::clone(place)) {
+    pub(super) fn new(terms: Terms, location: &Arc<Location>) -> (Self, std::io::Result<()>) {
+        let (opened, result) = match Opened::new(Arc::clone(location)) {
             Ok(opened) => (Some(Arc::new(opened)), Ok(())),
             Err(e) => (None, Err(e)),
         };
@@ -131,8 +131,8 @@ impl Pipes {
         match work(&opened) {
             // Removed, and perhaps made anew by others: those are to be found.
             Err(e) if e.kind() == ErrorKind::NotFound && opened.is_removed() => {
-                let place = Place::find(&self.terms).map_err(|_| ErrorKind::NotFound)?;
-                let again = Arc::new(Opened::existing(Arc::new(place))?);
+                let location = Location::find(&self.terms).map_err(|_| ErrorKind::NotFound)?;
+                let again = Arc::new(Opened::existing(Arc::new(location))?);
                 *lock() = Some(Arc::clone(&again));
                 work(&again)
             }
@@ -142,30 +142,30 @@ impl Pipes {
 }
 
 impl Opened {
-    fn new(place: Arc<Place>) -> std::io::Result<Self> {
-        let (beside, name) = place.beside(CLIENTS);
-        match mkdirat(beside, &name, Mode::from_raw_mode(place.sharing.directory() & 0o777)) {
-            Ok(()) | Err(Errno::EXIST) => Self::existing(place),
+    fn new(location: Arc<Location>) -> std::io::Result<Self> {
+        let (beside, name) = location.beside(CLIENTS);
+        match mkdirat(beside, &name, Mode::from_raw_mode(location.sharing.directory() & 0o777)) {
+            Ok(()) | Err(Errno::EXIST) => Self::existing(location),
             Err(e) => Err(e.into()),
         }
     }
 
-    fn existing(place: Arc<Place>) -> std::io::Result<Self> {
-        let (beside, name) = place.beside(CLIENTS);
+    fn existing(location: Arc<Location>) -> std::io::Result<Self> {
+        let (beside, name) = location.beside(CLIENTS);
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let path = openat(beside, &name, flags | OFlags::PATH, Mode::empty())?;
         let stat = fstat(&path)?;
-        if !place.sharing.owns(seen(&stat), place.user, place.group) {
+        if !location.sharing.owns(seen(&stat), location.user, location.group) {
             let whose = format!("its directory belongs to user {} and group {}", stat.st_uid, stat.st_gid);
             return Err(std::io::Error::new(ErrorKind::PermissionDenied, whose));
         }
-        if stat.st_uid == place.user {
-            set_mode(&path, stat.st_mode, place.sharing.directory())?;
+        if stat.st_uid == location.user {
+            set_mode(&path, stat.st_mode, location.sharing.directory())?;
         } else if stat.st_mode & 0o002 != 0 {
             return Err(std::io::Error::new(ErrorKind::PermissionDenied, "its directory may be written to by everybody"));
         }
         let dir = openat(beside, &name, flags, Mode::empty())?;
-        Ok(Self { dir, place })
+        Ok(Self { dir, location })
     }
 
     fn is_removed(&self) -> bool {
@@ -174,7 +174,7 @@ impl Opened {
 
     /// Whether its name still leads to it.
     fn is_in_place(&self) -> bool {
-        let (beside, name) = self.place.beside(CLIENTS);
+        let (beside, name) = self.location.beside(CLIENTS);
         let named = statat(beside, &name, AtFlags::SYMLINK_NOFOLLOW);
         named.is_ok_and(|named| fstat(&self.dir).is_ok_and(|open| (named.st_dev, named.st_ino) == (open.st_dev, open.st_ino)))
     }
@@ -182,7 +182,7 @@ impl Opened {
     /// Whether it is a pipe, of somebody who may use the file.
     fn check(&self, stat: &Stat) -> std::io::Result<()> {
         let is_pipe = FileType::from_raw_mode(stat.st_mode) == FileType::Fifo;
-        let is_ours = is_pipe && self.place.sharing.owns(seen(stat), self.place.user, self.place.group);
+        let is_ours = is_pipe && self.location.sharing.owns(seen(stat), self.location.user, self.location.group);
         if is_ours { Ok(()) } else { Err(ErrorKind::PermissionDenied.into()) }
     }
 
@@ -194,7 +194,7 @@ impl Opened {
     }
 
     fn make(&self, hidden: Name, name: Name) -> std::io::Result<File> {
-        let sharing = self.place.sharing;
+        let sharing = self.location.sharing;
         mkfifoat(&self.dir, hidden.text(), Mode::from_raw_mode(0o600))?;
         let path = openat(&self.dir, hidden.text(), OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
         let stat = fstat(&path)?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::geteuid;
 
 use super::fault::io_error;
-use super::place::{check_directories, closed};
+use super::location::{check_directories, closed};
 use super::resolve::{Resolved, resolve};
 use super::trust::Sharing;
 use crate::error::{Error, Result};
