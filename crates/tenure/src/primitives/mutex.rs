@@ -6,10 +6,9 @@ use std::time::Duration;
 use super::request::{LockRequest, Named, options};
 use crate::backend::{Broken, Mode, State};
 use crate::engine::Engine;
-use crate::engine::acquire::Patience;
 use crate::engine::guard::Guard;
 use crate::engine::owner::Owner;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::name::Resource;
 
 /// A lock that one owner at a time can hold, re-entrant by [`Owner`].
@@ -57,26 +56,19 @@ impl Mutex {
     /// # Cancel safety
     /// Safe: dropping the future leaves neither a lock nor a queue position behind.
     pub fn lock(&self) -> impl Future<Output = Result<Guard>> + Send + use<> {
-        let asked = self.clone();
-        async move { asked.acquire(Patience::Endless).await?.ok_or(Error::Closed) }
+        self.request.lock(self.mode)
     }
 
     /// As [`lock`](Self::lock), for a limited time. `None`: another owner had the lock all the time. Zero asks once, as
     /// [`try_lock`](Self::try_lock) does. Cancel safe as [`lock`](Self::lock) is.
     pub fn try_lock_for(&self, wait: Duration) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
-        let asked = self.clone();
-        async move { asked.acquire(asked.request.patience(wait)).await }
+        self.request.try_lock_for(self.mode, wait)
     }
 
     /// Asks once. `None`: another owner has the lock. An unavailable store is reported at once.
     /// Cancel safe as [`lock`](Self::lock) is.
     pub fn try_lock(&self) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
-        let asked = self.clone();
-        async move { asked.acquire(Patience::None).await }
-    }
-
-    pub(crate) async fn acquire(&self, patience: Patience) -> Result<Option<Guard>> {
-        self.request.acquire(self.mode, patience).await
+        self.request.try_lock_for(self.mode, Duration::ZERO)
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {

@@ -92,8 +92,20 @@ impl LockRequest {
         if wait.is_zero() { Patience::None } else { Patience::Until(self.engine.settings.clock.now().after(wait)) }
     }
 
+    /// Waits until it is held.
+    pub(crate) fn lock(&self, mode: Mode) -> impl Future<Output = Result<Guard>> + Send + use<> {
+        let asked = self.clone();
+        async move { asked.acquire(mode, Patience::Endless).await?.ok_or(Error::Closed) }
+    }
+
+    /// The same for a limited time; zero asks once.
+    pub(crate) fn try_lock_for(&self, mode: Mode, wait: Duration) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+        let asked = self.clone();
+        async move { asked.acquire(mode, asked.patience(wait)).await }
+    }
+
     /// Asks as the owner, if there is one: its nested calls share one hold.
-    pub(crate) async fn acquire(&self, mode: Mode, patience: Patience) -> Result<Option<Guard>> {
+    async fn acquire(&self, mode: Mode, patience: Patience) -> Result<Option<Guard>> {
         let request = self.engine_request(mode, patience)?;
         match self.owner.clone().or_else(Owner::current) {
             None => self.hold(request).await,

@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::request::{LockRequest, Named, options};
 use crate::backend::{Broken, Mode, State};
 use crate::engine::Engine;
-use crate::engine::acquire::Patience;
 use crate::engine::guard::Guard;
 use crate::engine::owner::Owner;
 use crate::error::{Error, Result};
@@ -53,32 +52,32 @@ impl RwLock {
     /// # Cancel safety
     /// Safe: dropping the future leaves neither a lock nor a queue position behind.
     pub fn read(&self) -> impl Future<Output = Result<Guard>> + Send + use<> {
-        self.endless(Mode::Read)
+        self.request.lock(Mode::Read)
     }
 
     /// As [`read`](Self::read), for a limited time. `None`: it was busy all the time. Cancel safe as [`read`](Self::read) is.
     pub fn try_read_for(&self, wait: Duration) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
-        self.limited(Mode::Read, wait)
+        self.request.try_lock_for(Mode::Read, wait)
     }
 
     /// Asks once. `None`: another owner writes, or waits to. Cancel safe as [`read`](Self::read) is.
     pub fn try_read(&self) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
-        self.limited(Mode::Read, Duration::ZERO)
+        self.request.try_lock_for(Mode::Read, Duration::ZERO)
     }
 
     /// Waits until no other owner reads or writes. Cancel safe as [`read`](Self::read) is.
     pub fn write(&self) -> impl Future<Output = Result<Guard>> + Send + use<> {
-        self.endless(Mode::Write)
+        self.request.lock(Mode::Write)
     }
 
     /// As [`write`](Self::write), for a limited time. `None`: it was busy all the time. Cancel safe as [`read`](Self::read) is.
     pub fn try_write_for(&self, wait: Duration) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
-        self.limited(Mode::Write, wait)
+        self.request.try_lock_for(Mode::Write, wait)
     }
 
     /// Asks once. `None`: another owner reads or writes. Cancel safe as [`read`](Self::read) is.
     pub fn try_write(&self) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
-        self.limited(Mode::Write, Duration::ZERO)
+        self.request.try_lock_for(Mode::Write, Duration::ZERO)
     }
 
     /// Turns a writer's guard into a reader's, under the same token: other readers come in, and no writer in between. The lease of the
@@ -100,15 +99,5 @@ impl RwLock {
             }
             asked.change(writer, Mode::Downgrade).await
         }
-    }
-
-    fn endless(&self, mode: Mode) -> impl Future<Output = Result<Guard>> + Send + use<> {
-        let asked = self.request.clone();
-        async move { asked.acquire(mode, Patience::Endless).await?.ok_or(Error::Closed) }
-    }
-
-    fn limited(&self, mode: Mode, wait: Duration) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
-        let asked = self.request.clone();
-        async move { asked.acquire(mode, asked.patience(wait)).await }
     }
 }

@@ -13,8 +13,8 @@ use async_trait::async_trait;
 pub(crate) use self::open::SCHEMES;
 use self::slot::{Hold, Slot, Wake};
 use crate::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Client, Holder, InUse, Leases, Losses, Mode, Modes, Opened, Permits, Pushes,
-    Reach, Released, Renewal, Safety, Scope, Server, State, Survival, Voter,
+    Attempt, Backend, Broken, Capabilities, Claim, Client, Holder, InUse, LOCAL, Losses, Mode, Opened, Permits, Released,
+    Renewal, Scope, Server, State, Voter,
 };
 use crate::clock::{Clock, Instant};
 use crate::error::Result;
@@ -22,26 +22,7 @@ use crate::name::{ClientId, OwnerId, Resource, Token};
 use crate::signal::{Hub, Signal};
 
 const NAME: &str = "memory";
-static CAPABILITIES: Capabilities = Capabilities {
-    backend: NAME,
-    reach: Reach::Process,
-    nodes: 1,
-    modes: Modes::ALL,
-    leases: Leases::ANY,
-    batch: 256,
-    token_blocks: true,
-    queues: true,
-    watch_first: true,
-    fails_over: false,
-    pushes_losses: Pushes::Granted,
-    safety: Safety {
-        holder_pause: Survival::FenceOnly,
-        store_restart: Survival::Together,
-        power_loss: Survival::Together,
-        failover: Survival::Together,
-        clock_jump: Survival::Lock,
-    },
-};
+static CAPABILITIES: Capabilities = Capabilities { backend: NAME, ..LOCAL };
 
 /// Locks among the tasks and threads of one process. Clients made with [`Memory::client`] share one store.
 #[derive(Debug)]
@@ -53,7 +34,7 @@ pub struct Memory {
 
 /// What the store knows of a client.
 #[derive(Debug)]
-struct Known {
+struct KnownClient {
     about: Arc<str>,
     losses: Losses,
 }
@@ -61,7 +42,7 @@ struct Known {
 #[derive(Debug)]
 struct Store {
     slots: Mutex<HashMap<Resource, Slot>>,
-    clients: Mutex<HashMap<ClientId, Known>>,
+    clients: Mutex<HashMap<ClientId, KnownClient>>,
     hub: Hub,
     clock: Clock,
     /// Of the client that made it.
@@ -94,7 +75,7 @@ impl Memory {
 
     fn over(store: Arc<Store>, client: Client) -> Self {
         let losses = Losses::default();
-        let known = Known { about: Arc::clone(&client.about), losses: losses.clone() };
+        let known = KnownClient { about: Arc::clone(&client.about), losses: losses.clone() };
         lock(&store.clients).insert(client.id, known);
         Self { store, client, losses }
     }

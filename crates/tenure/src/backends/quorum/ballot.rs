@@ -1,4 +1,4 @@
-//! One ballot: who an owner is at the nodes, and how its votes stand.
+//! One ballot: the votes of one owner, and its identity at the nodes.
 //!
 //! A failed ballot is undone in the background, and a late release must not hit the next one. So the nodes know each ballot by an
 //! owner of its own.

@@ -26,12 +26,12 @@ pub(super) struct Roster {
     /// The longest lease that this client uses, in milliseconds.
     longest: AtomicU64,
     /// By their number in the list.
-    servers: Mutex<Vec<Option<Known>>>,
+    servers: Mutex<Vec<Option<KnownServer>>>,
 }
 
 /// The server of a node when it was last identified.
 #[derive(Debug, Clone)]
-struct Known {
+struct KnownServer {
     id: String,
     connection: u64,
     /// For how long it had forgotten nothing at some moment, if it may have forgotten something before.
@@ -51,7 +51,7 @@ struct Known {
     differs: bool,
 }
 
-impl Known {
+impl KnownServer {
     fn up_at(&self, now: Instant) -> Option<Duration> {
         self.up.map(|(up, then)| up + now.since(then))
     }
@@ -78,7 +78,7 @@ impl Roster {
         roster
     }
 
-    fn servers(&self) -> MutexGuard<'_, Vec<Option<Known>>> {
+    fn servers(&self) -> MutexGuard<'_, Vec<Option<KnownServer>>> {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -104,7 +104,7 @@ impl Roster {
         let ahead = i64::try_from(clock_micros).unwrap_or(i64::MAX).saturating_sub(micros(asked.after(give_or_take)));
         let mut servers = self.servers();
         let before = servers[node].take();
-        let known = Known {
+        let known = KnownServer {
             id,
             connection,
             up: up.map(|up| (up, heard)),
@@ -119,14 +119,16 @@ impl Roster {
         };
         servers[node] = Some(match before {
             // Not by what it says of its age now, which follows its wall clock.
-            Some(Known { id, up, predecessor, forgotten, .. }) if id == known.id => Known { up, predecessor, forgotten, ..known },
+            Some(KnownServer { id, up, predecessor, forgotten, .. }) if id == known.id => {
+                KnownServer { up, predecessor, forgotten, ..known }
+            }
             Some(before) => {
                 warn!(node = name, "restarted or replaced: its vote does not count until the longest lease in use has passed");
                 // A server that was started since is the same one, restarted. Any other has taken over with what it had.
                 let up = up.map(|up| (if up <= asked.since(before.identified) { up } else { Duration::ZERO }, heard));
                 let predecessor =
                     before.leases.iter().map(|one| one.lease).max().max(before.predecessor).max(Some(before.longest));
-                Known { up, predecessor, ..known }
+                KnownServer { up, predecessor, ..known }
             }
             None => known,
         });
@@ -138,7 +140,8 @@ impl Roster {
     pub(super) fn asked_around(&self, at: Instant, silent: &[bool]) {
         let now = self.clock.now();
         let mut servers = self.servers();
-        let fresh = |known: &Option<Known>| known.as_ref().filter(|known| known.identified >= at).map(|known| known.report(now));
+        let fresh =
+            |known: &Option<KnownServer>| known.as_ref().filter(|known| known.identified >= at).map(|known| known.report(now));
         let reports: Vec<Option<LeaseReport>> = servers.iter().map(fresh).collect();
         // What this client remembers itself, of its own leases and of all others that it has heard of.
         let heard = servers.iter().flatten().flat_map(|known| &known.leases).map(|one| one.lease).max();
@@ -165,14 +168,14 @@ impl Roster {
     /// Whether it is not known yet what a restarted node may have forgotten.
     pub(super) fn is_undecided(&self) -> bool {
         let now = self.clock.now();
-        let is_young = |known: &Known| known.up_at(now).is_some_and(|up| up < rules::MATURE);
+        let is_young = |known: &KnownServer| known.up_at(now).is_some_and(|up| up < rules::MATURE);
         self.quarantine && self.servers().iter().flatten().any(|known| known.forgotten.is_none() && is_young(known))
     }
 
     /// What to propose as the next token.
     pub(super) fn proposal(&self) -> Option<Token> {
         let now = micros(self.clock.now());
-        let at = |known: &Known| u64::try_from(now.saturating_add(known.ahead)).unwrap_or(0);
+        let at = |known: &KnownServer| u64::try_from(now.saturating_add(known.ahead)).unwrap_or(0);
         let mut clocks: Vec<u64> = self.servers().iter().flatten().map(at).collect();
         rules::proposal(&mut clocks)
     }
@@ -205,7 +208,7 @@ impl Roster {
     }
 
     /// Reports a clock that differs from the others', once, and once when it no longer does.
-    fn watch_clock(&self, name: &str, node: usize, servers: &mut [Option<Known>]) {
+    fn watch_clock(&self, name: &str, node: usize, servers: &mut [Option<KnownServer>]) {
         let Some((ahead, give_or_take)) = clock_ahead(servers, node) else { return };
         let Some(known) = &mut servers[node] else { return };
         let differs = u128::from(ahead.unsigned_abs()) > (CLOCKS_DIFFER + give_or_take).as_millis();
@@ -219,7 +222,7 @@ impl Roster {
 }
 
 /// In milliseconds, and how far off that may be.
-fn clock_ahead(servers: &[Option<Known>], node: usize) -> Option<(i64, Duration)> {
+fn clock_ahead(servers: &[Option<KnownServer>], node: usize) -> Option<(i64, Duration)> {
     let mine = servers[node].as_ref()?;
     let mut all: Vec<i64> = servers.iter().flatten().map(|known| known.ahead).collect();
     all.sort_unstable();

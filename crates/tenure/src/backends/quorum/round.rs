@@ -18,7 +18,7 @@ use crate::error::{Error, Fault, Result};
 use crate::name::{OwnerId, Token};
 use crate::retry::jitter;
 
-/// The least and the most that owners who collided wait for each other.
+/// The least and the most that owners wait after a collision.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 
 /// What becomes of the votes of a ballot.
@@ -218,7 +218,7 @@ impl Inner {
             Tally::Granted { token, valid_for }
                 if in_time(sent, valid_for, self.drift, now) && round.ballot.granted(token, sent.after(valid_for)) =>
             {
-                // Not while it waits: that would wake those who wait for it, and itself among them.
+                // Not while it waits: that would wake other waiters, and itself.
                 self.ballots.take_queued(claim).into_iter().for_each(|owner| self.give_back_all(&owner.claim(claim)));
                 (Votes::Kept, Ok(Attempt::Granted { token, valid_for }))
             }

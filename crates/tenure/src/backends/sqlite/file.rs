@@ -98,13 +98,13 @@ impl Database {
         if database.is_in_place() { Ok(database) } else { Err(Refusal::Removed) }
     }
 
-    /// Whether the path still leads to the open file, its log and its index: locks in what was removed exclude nobody.
+    /// Whether the path still leads to the open file, its log and its index: locks in a removed file exclude no other process.
     pub(super) fn is_in_place(&self) -> bool {
         self.inodes.is_some_and(|opened| self.location.inodes() == Some(opened.map(Some)))
     }
 
-    /// Closes what is not in its place any more. SQLite shares an index within a process: nobody in it could open the file
-    /// anew before.
+    /// Closes a file that was removed or replaced. SQLite shares one index within a process, so no client in it can open the file anew
+    /// before.
     pub(super) fn let_go(&mut self) -> rusqlite::Result<()> {
         self.inodes = None;
         self.conn = Connection::open_in_memory()?;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use rusqlite::{Params, Row, params};
 
 use super::fault::NAME;
-use super::peers::Reach;
+use super::peers::Reachable;
 use super::rows::{Hold, Waiter, hold_columns, signed, unsigned};
 use super::verbs::{VerbResult, Verbs};
 use crate::backend::{Mode, Permits, State};
@@ -36,18 +36,18 @@ struct Found {
 
 /// What is known of clients: each is looked at once.
 #[derive(Default)]
-struct Known {
+struct ClientCache {
     dead: HashMap<ClientId, bool>,
     gone: HashMap<ClientId, bool>,
 }
 
-impl Known {
+impl ClientCache {
     fn is_dead(&mut self, verbs: &Verbs<'_>, client: Option<ClientId>) -> bool {
         client.is_some_and(|id| *self.dead.entry(id).or_insert_with(|| verbs.is_dead(client)))
     }
 
     fn is_gone(&mut self, verbs: &Verbs<'_>, client: Option<ClientId>) -> bool {
-        client.is_none_or(|id| *self.gone.entry(id).or_insert_with(|| verbs.reach(client) == Reach::Gone))
+        client.is_none_or(|id| *self.gone.entry(id).or_insert_with(|| verbs.reach(client) == Reachable::Gone))
     }
 }
 
@@ -57,7 +57,7 @@ impl Verbs<'_> {
         let name = resource.as_str();
         let holds = self.stored(name, now)?.holds;
         let found = Found { holds, queue: self.queue(name, now)?, permits: self.permits(name)?, count: self.count(name)? };
-        Ok(vec![self.state(resource.clone(), found, self.counter()?, &mut Known::default(), now)])
+        Ok(vec![self.state(resource.clone(), found, self.counter()?, &mut ClientCache::default(), now)])
     }
 
     /// The names that are held, and latches that are not open.
@@ -69,7 +69,7 @@ impl Verbs<'_> {
             names.entry(name).or_default().holds.push(Hold::read(row)?);
             Ok(())
         })?;
-        let mut known = Known::default();
+        let mut known = ClientCache::default();
         names.retain(|_, found| {
             found.holds.retain(|hold| !known.is_dead(self, hold.client));
             !found.holds.is_empty()
@@ -128,7 +128,7 @@ impl Verbs<'_> {
         Ok(())
     }
 
-    fn state(&self, resource: Resource, found: Found, fence: Option<Token>, known: &mut Known, now: Instant) -> State {
+    fn state(&self, resource: Resource, found: Found, fence: Option<Token>, known: &mut ClientCache, now: Instant) -> State {
         let Found { mut holds, mut queue, permits, count } = found;
         holds.retain(|hold| !known.is_dead(self, hold.client));
         queue.retain(|w| {

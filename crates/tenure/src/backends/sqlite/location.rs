@@ -27,7 +27,7 @@ const NOT_FOLLOWED: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::
 /// The device, and the number on it.
 pub(super) type Inode = (u64, u64);
 
-/// A location that was looked at, and may be used.
+/// A location that was checked, and may be used.
 #[derive(Debug)]
 pub(super) struct Location {
     dir: OwnedFd,
@@ -156,7 +156,7 @@ impl Location {
         Ok(true)
     }
 
-    /// Under another name first, so that nobody finds it with a mode that the umask has left. Never opened, see above.
+    /// Under another name first, so that it is never found with the mode that the umask leaves. Never opened, see above.
     fn make_file(&self) -> rustix::io::Result<()> {
         let unique = ClientId::random().map_err(|_| Errno::IO)?;
         let (dir, hidden) = self.beside(&format!(".{unique}.new"));
@@ -171,8 +171,7 @@ impl Location {
     }
 }
 
-/// Whether nobody but those who may use the file decides what is in its directory, in those above it and in those of the
-/// links that lead to it.
+/// Refuses a directory of the file, above it or of a link to it that other users can change.
 pub(super) fn check_directories(
     (user, sharing): (u32, Sharing),
     (own, own_seen): (&Path, Seen),
@@ -223,7 +222,7 @@ fn has_acl(dir: &Path) -> bool {
     }
 }
 
-/// Who stands for owners that this user namespace does not know.
+/// The user that stands for owners that this user namespace does not know.
 fn nobody() -> Option<u32> {
     let map = std::fs::read_to_string("/proc/self/uid_map").ok()?;
     let knows_all = map.split_whitespace().eq(["0", "0", "4294967295"]);

@@ -3,7 +3,7 @@
 //! - [`terms`]: what the URL says; [`location`]: where the file is ([`resolve`]), whose directories it is in ([`trust`], [`groups`]), on
 //!   which [`filesystem`] and under which [`names`]; [`recognize`]: whether it is ours, before it is touched; [`file`]: how it is opened,
 //!   within which [`bounds`]; [`index`]: with which log; [`format`]: its tables; [`fault`]: what its errors mean.
-//! - [`worker`]: the thread that owns the connection; [`siblings`]: other clients of the process; [`boot`]: by which clock.
+//! - [`worker`]: the thread that owns the connection; [`jobs`]: what it is asked to do; [`siblings`]: other clients of the process; [`boot`]: by which clock.
 //! - [`verbs`] and [`inspect`]: the contract as SQL. Leases are points of `CLOCK_BOOTTIME`, which all processes share, and void after a
 //!   restart of the machine ([`boots`]). [`rows`]: holds and waiters; [`queue`]: positions, and who is woken; [`polls`]: who asks again, and
 //!   when; [`numbers`]: permits and latches; [`identify`]: which file it is.
@@ -23,6 +23,7 @@ mod groups;
 mod identify;
 mod index;
 mod inspect;
+mod jobs;
 mod location;
 mod message;
 mod names;
@@ -54,12 +55,14 @@ use tokio::sync::oneshot;
 use self::fault::NAME;
 pub(crate) use self::fault::sqlite_error;
 pub(crate) use self::file::why_not;
+use self::jobs::{Ask, Job, Kind};
+use self::peers::Notifiers;
 use self::verbs::{VerbResult, Verbs};
 use self::watches::Watches;
-use self::worker::{Ask, Job, Kind, Worker};
+use self::worker::Worker;
 use crate::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Leases, Losses, Modes, Opened, Pushes, Reach, Released, Renewal, Safety,
-    Scope, Server, State, Survival, Voter,
+    Attempt, Backend, Broken, Capabilities, Claim, LOCAL, Losses, Opened, Reach, Released, Renewal, Safety, Scope, Server, State,
+    Survival, Voter,
 };
 use crate::error::{Error, Fault, Result};
 use crate::lifeline::Lifeline;
@@ -70,23 +73,9 @@ use crate::store::{Address, Context, Opening, Scheme};
 static CAPABILITIES: Capabilities = Capabilities {
     backend: NAME,
     reach: Reach::Machine,
-    nodes: 1,
-    modes: Modes::ALL,
-    leases: Leases::ANY,
-    batch: 256,
-    token_blocks: true,
-    queues: true,
-    watch_first: true,
-    fails_over: false,
-    pushes_losses: Pushes::Granted,
-    safety: Safety {
-        holder_pause: Survival::FenceOnly,
-        // There is no process but the holders' own: the others go on.
-        store_restart: Survival::Lock,
-        power_loss: Survival::Together,
-        failover: Survival::Together,
-        clock_jump: Survival::Lock,
-    },
+    // There is no process but the holders' own: the others go on.
+    safety: Safety { store_restart: Survival::Lock, ..LOCAL.safety },
+    ..LOCAL
 };
 
 /// A client of a file. Its thread ends when it is closed or dropped.
@@ -207,9 +196,9 @@ fn open(address: Address, context: Context) -> Opening {
         siblings::join(&jobs);
         let (opened, opening) = oneshot::channel();
         let (losses, lifeline) = (Losses::default(), Lifeline::default());
-        let company = (hub.clone(), watches, losses.clone(), Handle::current());
+        let notify = Notifiers { hub: hub.clone(), watches, losses: losses.clone(), runtime: Handle::current() };
         let kept = lifeline.clone();
-        let start = move || match Worker::open(address, context, kept, company) {
+        let start = move || match Worker::open(address, context, kept, notify) {
             Ok(worker) => {
                 drop(opened.send(Ok(worker.path())));
                 worker.run(&inbox);

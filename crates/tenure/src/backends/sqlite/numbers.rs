@@ -1,14 +1,17 @@
-//! How many permits there are, and the counts of latches.
+//! Permits, the counts of latches, and tokens.
 
 use std::time::Duration;
 
 use rusqlite::{OptionalExtension, params};
 
+use super::fault::NAME;
 use super::rows::{signed, unsigned};
 use super::verbs::{VerbResult, Verbs};
 use crate::backend::{Attempt, Claim, Mode, Queue};
 use crate::backends::decision::{Turn, held};
 use crate::clock::Instant;
+use crate::error::{Error, Fault};
+use crate::name::Token;
 
 /// How long a latch remembers the owners that have counted down, so that asking again counts once.
 const REMEMBER: Duration = Duration::from_secs(600);
@@ -117,4 +120,29 @@ impl Verbs<'_> {
         self.clear(("permits", "name"), unused, &[])?;
         self.clear(COUNTED, "until <= ?1 OR NOT of_this_boot(boot, owner)", params![signed(now.as_nanos())])
     }
+
+    /// The last token of the file.
+    pub(super) fn counter(&self) -> rusqlite::Result<Option<Token>> {
+        let sql = "SELECT token FROM counter WHERE one = 1";
+        let token = self.tx.prepare_cached(sql)?.query_row([], |row| row.get(0)).optional()?;
+        Ok(token.map(|token| Token::new(unsigned(token))))
+    }
+
+    /// Reserves tokens. One counter for all names: it outlives the rows of locks that are free.
+    pub(super) fn tokens(&self, count: u32, at_least: Option<Token>) -> VerbResult<(Token, Token)> {
+        let first = Token::next(self.counter()?, at_least).ok_or_else(exhausted)?;
+        let last = first.plus(u64::from(count.max(1)) - 1).ok_or_else(exhausted)?;
+        self.count_to(last)?;
+        Ok((first, last))
+    }
+
+    /// Raises the counter; it never goes back.
+    pub(super) fn count_to(&self, last: Token) -> rusqlite::Result<usize> {
+        let sql = "INSERT INTO counter (one, token) VALUES (1, ?1) ON CONFLICT (one) DO UPDATE SET token = max(token, ?1)";
+        self.run(sql, params![signed(last.get())])
+    }
+}
+
+pub(super) fn exhausted() -> Error {
+    Error::backend(NAME, "acquiring", Fault::TokenExhausted, "the next token would not fit 63 bits")
 }

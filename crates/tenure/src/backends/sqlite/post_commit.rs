@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::message::Message;
 use super::peers::Peers;
+use super::watches::Watch;
 use crate::name::{ClientId, OwnerId};
 
 #[derive(Debug, Default)]
@@ -52,13 +53,13 @@ impl PostCommit {
             peers.send(client, &message);
         }
         for owner in self.lost {
-            peers.losses().suspect(owner);
+            peers.notify.losses.suspect(owner);
         }
         for key in self.fire {
-            peers.hub().fire(&key);
+            peers.notify.hub.fire(&key);
         }
         for (key, clients) in self.watch {
-            peers.watch(&key, clients);
+            peers.watch(&key, clients, Watch::Alone);
         }
         // PostCommit the rows are gone: a missing pipe says nothing, so a row must not outlive the pipe of a dead client.
         for client in self.dead {

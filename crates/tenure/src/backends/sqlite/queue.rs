@@ -1,9 +1,9 @@
-//! Those who wait: their positions, whom they watch, and who is woken.
+//! The queue: positions, which clients a waiter watches, and which waiters are woken.
 
 use rusqlite::{OptionalExtension, params};
 
 use super::message::Message;
-use super::peers::{Life, Reach};
+use super::peers::{Life, Reachable};
 use super::rows::{Hold, Waiter, read_client, select_waiters, signed, turn_of, written, written_turn};
 use super::verbs::Verbs;
 use crate::backend::{Claim, Mode};
@@ -23,7 +23,7 @@ pub(super) fn key_of(mode: Mode, name: &str, owner: &str) -> String {
 pub(super) fn before(mode: Mode, owner: &str, holds: &[Hold], queue: &[Waiter]) -> Vec<ClientId> {
     let holders = || holds.iter().filter_map(|hold| hold.client).collect();
     let mut clients: Vec<ClientId> = match mode {
-        // Each looks at the one before it alone: two hundred who wait must not look at two hundred each.
+        // Each looks at the one before it alone: two hundred waiters must not look at two hundred each.
         Mode::Fair => match queue.iter().take_while(|w| w.owner != owner).filter(|w| w.mode == Mode::Fair).last() {
             Some(waiter) => waiter.client.into_iter().collect(),
             None => holders(),
@@ -110,7 +110,7 @@ impl Verbs<'_> {
         let Some(first) = first else { return Ok(()) };
         let holds = self.stored(name, now)?.holds;
         if first == written(Mode::Fair).0 {
-            // Also while it is held: who is the first now, because the one before it has left, watches the holder from now on.
+            // Also while it is held: a waiter that has become the first watches the holder from now on.
             return self.wake_first(name, now);
         }
         if first != written(Mode::Exclusive).0 {
@@ -129,13 +129,13 @@ impl Verbs<'_> {
     fn wake_first(&mut self, name: &str, now: Instant) -> rusqlite::Result<()> {
         while let Some(waiter) = self.first_fair(name, now)? {
             match self.reach(waiter.client) {
-                Reach::Yes => self.notify(waiter.client, key_of(waiter.mode, name, &waiter.owner)),
-                Reach::Gone if self.is_dead(waiter.client) => {
+                Reachable::Yes => self.notify(waiter.client, key_of(waiter.mode, name, &waiter.owner)),
+                Reachable::Gone if self.is_dead(waiter.client) => {
                     self.run("DELETE FROM waiters WHERE place = ?1", params![waiter.position])?;
                     continue;
                 }
                 // It polls, and it is its turn all the same.
-                Reach::Gone | Reach::Refused => {}
+                Reachable::Gone | Reachable::Refused => {}
             }
             break;
         }
@@ -165,8 +165,8 @@ impl Verbs<'_> {
                 continue;
             }
             match self.reach(waiter.client) {
-                Reach::Yes => self.notify(waiter.client, key_of(waiter.mode, name, &waiter.owner)),
-                Reach::Gone if !waiter.mode.keeps_place() || self.is_dead(waiter.client) => {
+                Reachable::Yes => self.notify(waiter.client, key_of(waiter.mode, name, &waiter.owner)),
+                Reachable::Gone if !waiter.mode.keeps_place() || self.is_dead(waiter.client) => {
                     self.run("DELETE FROM waiters WHERE place = ?1", params![waiter.position])?;
                     queue.remove(at - 1);
                     modes.remove(at - 1);
@@ -175,8 +175,8 @@ impl Verbs<'_> {
                     continue;
                 }
                 // It polls, and it is its turn all the same.
-                Reach::Gone | Reach::Refused if waiter.mode.keeps_place() => {}
-                Reach::Gone | Reach::Refused => continue,
+                Reachable::Gone | Reachable::Refused if waiter.mode.keeps_place() => {}
+                Reachable::Gone | Reachable::Refused => continue,
             }
             if !waiter.mode.is_shared() {
                 break;
@@ -186,7 +186,7 @@ impl Verbs<'_> {
         Ok(())
     }
 
-    /// Wakes all who wait for a latch.
+    /// Wakes all that wait for a latch.
     pub(super) fn wake_latch(&mut self, name: &str) -> rusqlite::Result<()> {
         if !self.me.present {
             self.post_commit.fire(name.to_owned());
@@ -219,10 +219,10 @@ impl Verbs<'_> {
         {
             let waiter = Waiter::read(row)?;
             match self.reach(waiter.client) {
-                Reach::Yes => next.push(waiter),
+                Reachable::Yes => next.push(waiter),
                 // Without pipes its position has a lease.
-                Reach::Gone if row.get::<_, i64>(5)? == i64::MAX => gone.push(waiter.position),
-                Reach::Gone | Reach::Refused => {}
+                Reachable::Gone if row.get::<_, i64>(5)? == i64::MAX => gone.push(waiter.position),
+                Reachable::Gone | Reachable::Refused => {}
             }
         }
         for position in gone {
@@ -232,11 +232,11 @@ impl Verbs<'_> {
     }
 
     /// An owner that is no client cannot be reached.
-    pub(super) fn reach(&self, client: Option<ClientId>) -> Reach {
+    pub(super) fn reach(&self, client: Option<ClientId>) -> Reachable {
         match client {
-            Some(client) if client == self.me.id => Reach::Yes,
+            Some(client) if client == self.me.id => Reachable::Yes,
             Some(client) => self.peers.reach(client),
-            None => Reach::Gone,
+            None => Reachable::Gone,
         }
     }
 

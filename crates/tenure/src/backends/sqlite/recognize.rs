@@ -36,23 +36,22 @@ pub(super) fn check(location: &Location, patience: Duration) -> Result<(), Refus
         // Once more: a page may have been read while it was written.
         Recognized::Foreign(_) => look(&location.path, still, patience)?,
         // Without its log the file may be old, or half of something.
-        Recognized::Changed(_) | Recognized::Empty | Recognized::Unclear if is_logged => {
-            look(&location.path, with_log, patience)?
-        }
+        Recognized::Changed(_) | Recognized::Unclear if is_logged => look(&location.path, with_log, patience)?,
         recognized => recognized,
     };
     match recognized {
         Recognized::Foreign(e) | Recognized::Changed(e) => Err(e.into()),
-        Recognized::Ours | Recognized::Empty | Recognized::Unclear => Ok(()),
+        Recognized::Ours | Recognized::Unclear => Ok(()),
     }
 }
 
+/// What a file is, before it is touched.
 enum Recognized {
     Ours,
-    Empty,
     /// Marked as ours, and not what we make.
     Changed(Error),
     Foreign(Error),
+    /// Empty, or not readable like this.
     Unclear,
 }
 
@@ -74,7 +73,7 @@ fn read(path: &Path, open: fn(&Path) -> rusqlite::Result<Connection>, patience: 
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     let tx = conn.transaction()?;
     match format::check(&tx, path) {
-        Ok(Format::Empty) => Ok(Recognized::Empty),
+        Ok(Format::Empty) => Ok(Recognized::Unclear),
         Ok(Format::Before | Format::WithoutSince | Format::Present) => Ok(Recognized::Ours),
         Err(Refusal::Final(e)) if format::is_marked(&tx)? => Ok(Recognized::Changed(e)),
         Err(Refusal::Final(e)) => Ok(Recognized::Foreign(e)),

@@ -72,7 +72,7 @@ fn default_file(state: Option<OsString>, home: Option<OsString>) -> Result<PathB
     Ok(dir.join("locks.db"))
 }
 
-/// Makes what is missing of a directory, where nobody else could lead that elsewhere.
+/// Makes what is missing of a directory, where no other user could lead that elsewhere.
 fn make_directory(dir: &Path) -> Result<()> {
     let failed = |e| io_error(dir, "creating", e);
     let Some(there) = dir.ancestors().find(|dir| dir.exists()).filter(|there| *there != dir) else { return Ok(()) };

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use rusqlite::{OptionalExtension, ToSql, Transaction, params};
 
 use super::bounds::Bounds;
-use super::fault::NAME;
 use super::message::Message;
+use super::numbers::exhausted;
 use super::peers::{Life, Peers};
 use super::post_commit::PostCommit;
 use super::queue::before;
-use super::rows::{Hold, Stored, now_micros, signed, turn_of, unsigned, written};
+use super::rows::{Hold, Stored, now_micros, signed, turn_of, written};
 use crate::backend::{Attempt, Broken, Claim, Mode, Released, Renewal};
 use crate::backends::decision::{Decision, Turn, decide};
 use crate::clock::{Clock, Instant};
-use crate::error::{Error, Fault, Result};
+use crate::error::Error;
 use crate::name::{ClientId, Resource, Token};
 
 /// The most rows that one statement deletes.
@@ -46,7 +46,7 @@ impl From<Error> for VerbError {
     }
 }
 
-/// Who asks.
+/// The client that asks.
 #[derive(Debug)]
 pub(super) struct Me {
     pub(super) id: ClientId,
@@ -90,8 +90,8 @@ impl Verbs<'_> {
         let attempt = loop {
             let held: Vec<_> = holds.iter().map(|hold| (&*hold.owner, hold.mode)).collect();
             let waiting: Vec<_> = queue.iter().map(|waiter| (&*waiter.owner, waiter.mode)).collect();
-            let left = turn_of(&queue).left_to_writers(now);
-            let attempt = match decide(&&*owner, claim.mode, &held, &waiting, number, left.is_some()) {
+            let writers_turn = turn_of(&queue).left_to_writers(now).is_some();
+            break match decide(&&*owner, claim.mode, &held, &waiting, number, writers_turn) {
                 Decision::Again(mine) => self.go_on(claim, at_least, &holds[mine], holds[mine].mode, now)?,
                 Decision::Change(mine) => {
                     ended = true;
@@ -106,18 +106,15 @@ impl Verbs<'_> {
                     self.grant(claim, at_least, now)?
                 }
                 Decision::Busy => {
-                    let (alive, dead) = self.look_at(&before(claim.mode, &owner, &holds, &queue));
-                    if !dead.is_empty() {
+                    let (alive, buried) = self.bury_dead(&before(claim.mode, &owner, &holds, &queue), &mut holds)?;
+                    if buried {
                         ended = true;
-                        holds.retain(|hold| hold.client.is_none_or(|client| !dead.contains(&client)));
-                        dead.into_iter().try_for_each(|client| self.bury(client))?;
                         queue = self.queue_before(claim.mode, name, &owner, now)?;
                         continue;
                     }
                     self.busy(claim, &owner, (&holds, &queue), alive, now)?
                 }
             };
-            break attempt;
         };
         // What has ended may let others in, too.
         if ended {
@@ -199,9 +196,7 @@ impl Verbs<'_> {
         let now = self.me.clock.now();
         let mut holds = self.stored(name, now)?.holds;
         let clients: Vec<ClientId> = holds.iter().filter_map(|hold| hold.client).collect();
-        let (_, dead) = self.look_at(&clients);
-        holds.retain(|hold| hold.client.is_none_or(|client| !dead.contains(&client)));
-        dead.into_iter().try_for_each(|client| self.bury(client))?;
+        self.bury_dead(&clients, &mut holds)?;
         if holds.is_empty() && at_least.is_none() {
             return Ok(None);
         }
@@ -258,8 +253,9 @@ impl Verbs<'_> {
         self.tx.prepare_cached(sql)?.execute(params)
     }
 
-    /// The clients that live, with the pipes by which their end will be seen, and the dead.
-    fn look_at(&self, clients: &[ClientId]) -> (Vec<(ClientId, File)>, Vec<ClientId>) {
+    /// Removes all that the dead ones of the clients left. Returns those that live, with the pipes by which their end will be seen, and
+    /// whether one was dead.
+    fn bury_dead(&mut self, clients: &[ClientId], holds: &mut Vec<Hold>) -> rusqlite::Result<(Vec<(ClientId, File)>, bool)> {
         let (mut alive, mut dead) = (Vec::new(), Vec::new());
         for client in clients {
             match self.look(Some(*client)) {
@@ -268,7 +264,9 @@ impl Verbs<'_> {
                 Life::Unknown => {}
             }
         }
-        (alive, dead)
+        holds.retain(|hold| hold.client.is_none_or(|client| !dead.contains(&client)));
+        dead.iter().try_for_each(|client| self.bury(*client))?;
+        Ok((alive, !dead.is_empty()))
     }
 
     fn bury(&mut self, client: ClientId) -> rusqlite::Result<()> {
@@ -278,28 +276,4 @@ impl Verbs<'_> {
         self.post_commit.remove(client);
         Ok(())
     }
-
-    pub(super) fn counter(&self) -> rusqlite::Result<Option<Token>> {
-        let sql = "SELECT token FROM counter WHERE one = 1";
-        let token = self.tx.prepare_cached(sql)?.query_row([], |row| row.get(0)).optional()?;
-        Ok(token.map(|token| Token::new(unsigned(token))))
-    }
-
-    /// Reserves tokens. One counter for all names: it outlives the rows of locks that are free.
-    fn tokens(&self, count: u32, at_least: Option<Token>) -> VerbResult<(Token, Token)> {
-        let first = Token::next(self.counter()?, at_least).ok_or_else(exhausted)?;
-        let last = first.plus(u64::from(count.max(1)) - 1).ok_or_else(exhausted)?;
-        self.count_to(last)?;
-        Ok((first, last))
-    }
-
-    /// Raises the counter; it never goes back.
-    fn count_to(&self, last: Token) -> rusqlite::Result<usize> {
-        let sql = "INSERT INTO counter (one, token) VALUES (1, ?1) ON CONFLICT (one) DO UPDATE SET token = max(token, ?1)";
-        self.run(sql, params![signed(last.get())])
-    }
-}
-
-fn exhausted() -> Error {
-    Error::backend(NAME, "acquiring", Fault::TokenExhausted, "the next token would not fit 63 bits")
 }

@@ -7,19 +7,19 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use rusqlite::TransactionBehavior;
-use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
 
 use super::boot;
 use super::boots::Boots;
 use super::fault::sqlite_error;
 use super::file::Database;
+use super::jobs::{Job, Kind, QueuedVerb};
 use super::location::Location;
-use super::peers::{Company, Peers, Presence};
+use super::peers::{Notifiers, Peers, Presence};
 use super::pipes::Pipes;
 use super::post_commit::PostCommit;
 use super::terms::Terms;
-use super::verbs::{Me, VerbError, VerbResult, Verbs};
+use super::verbs::{Me, Verbs};
 use crate::clock::Instant;
 use crate::error::{Error, Result};
 use crate::lifeline::Lifeline;
@@ -30,71 +30,6 @@ use crate::store::{Address, Context};
 const BATCH: usize = 64;
 /// How often pipes are tried for that could not be made.
 const AGAIN: Duration = Duration::from_secs(1);
-
-/// What the thread is asked to do.
-pub(super) enum Job {
-    Verb(Box<dyn QueuedVerb>),
-    /// See [`super::siblings`].
-    Look,
-    Close(oneshot::Sender<()>),
-}
-
-/// How a verb is run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Changes nothing.
-    Read,
-    Write,
-    /// Writes, also if its caller has gone.
-    MustRun,
-}
-
-/// A verb that waits for its transaction, with its arguments and its caller.
-pub(super) trait QueuedVerb: Send {
-    /// What is being done, in errors.
-    fn doing(&self) -> &'static str;
-    fn kind(&self) -> Kind;
-    fn is_abandoned(&self) -> bool;
-    fn run(&mut self, verbs: &mut Verbs<'_>) -> rusqlite::Result<()>;
-    /// Answers the caller, with what the verb said if the transaction went well.
-    fn finish(self: Box<Self>, transaction: Result<()>);
-}
-
-pub(super) struct Ask<T, F> {
-    pub(super) kind: Kind,
-    pub(super) doing: &'static str,
-    pub(super) verb: F,
-    pub(super) answer: Option<Result<T>>,
-    pub(super) reply: oneshot::Sender<Result<T>>,
-}
-
-impl<T: Send, F: FnMut(&mut Verbs<'_>) -> VerbResult<T> + Send> QueuedVerb for Ask<T, F> {
-    fn doing(&self) -> &'static str {
-        self.doing
-    }
-
-    fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    fn is_abandoned(&self) -> bool {
-        self.reply.is_closed() && self.kind != Kind::MustRun
-    }
-
-    fn run(&mut self, verbs: &mut Verbs<'_>) -> rusqlite::Result<()> {
-        self.answer = Some(match (self.verb)(verbs) {
-            Ok(answer) => Ok(answer),
-            Err(VerbError::Refused(e)) => Err(e),
-            Err(VerbError::Sqlite(e)) => return Err(e),
-        });
-        Ok(())
-    }
-
-    fn finish(self: Box<Self>, transaction: Result<()>) {
-        let Self { answer, reply, .. } = *self;
-        drop(reply.send(transaction.and_then(|()| answer.unwrap_or(Err(Error::Closed)))));
-    }
-}
 
 pub(super) struct Worker {
     database: Database,
@@ -113,7 +48,7 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Opens the file and shows itself to the peers. Blocks.
-    pub(super) fn open(mut address: Address, context: Context, lifeline: Lifeline, company: Company) -> Result<Self> {
+    pub(super) fn open(mut address: Address, context: Context, lifeline: Lifeline, notify: Notifiers) -> Result<Self> {
         // A little less than the engine waits, so that its answer says why.
         let patience = context.timeout - context.timeout / 10;
         let boot = boot::id()?;
@@ -121,7 +56,7 @@ impl Worker {
         let boots = Boots::new(boot.clone());
         let database = open_database(&terms, patience, &boots)?;
         let Context { client, clock, .. } = context;
-        let (peers, presence) = appear(&terms, &database.location, company, client.id);
+        let (peers, presence) = appear(&terms, &database.location, notify, client.id);
         let presence = presence.inspect_err(|e| no_pipes(&database, e)).ok();
         boots.ask(&peers);
         lifeline.set(presence.as_ref().and_then(Presence::lifeline));
@@ -219,9 +154,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Opens the file anew if it was removed or replaced: holds in the old one are gone, and renewals will say so. Makes the
-    /// pipes anew that are not there any more, or could not be made: without them nobody would see this client's death, or
-    /// could wake it.
+    /// Opens the file anew if it was removed or replaced: holds in the old one are gone, and renewals will say so. Makes missing pipes
+    /// anew: without them this client's death is not seen, and it cannot be woken.
     fn follow_file(&mut self) -> Result<()> {
         let is_in_place = self.database.is_in_place();
         let mut is_elsewhere = false;
@@ -242,7 +176,7 @@ impl Worker {
             if let Some(presence) = self.presence.take() {
                 self.alive = presence.withdraw();
             }
-            let (peers, presence) = appear(&self.terms, &self.database.location, self.peers.company(), self.me.id);
+            let (peers, presence) = appear(&self.terms, &self.database.location, self.peers.notify.clone(), self.me.id);
             match &presence {
                 Ok(_) if had_none => info!(file = %self.database.location.path.display(), "there are pipes beside the file now"),
                 // Said once, and not each second.
@@ -293,11 +227,11 @@ fn open_database(terms: &Terms, patience: Duration, boots: &Boots) -> Result<Dat
 fn appear(
     terms: &Terms,
     location: &Arc<Location>,
-    company: Company,
+    notify: Notifiers,
     client: ClientId,
 ) -> (Arc<Peers>, std::io::Result<Presence>) {
     let (pipes, made) = Pipes::new(terms.clone(), location);
-    let peers = Arc::new(Peers::new(pipes, company));
+    let peers = Arc::new(Peers { pipes, notify });
     let presence = made.and_then(|()| Presence::new(&peers, client));
     (peers, presence)
 }
