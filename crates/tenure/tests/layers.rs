@@ -19,7 +19,7 @@ const LAYERS: &[(&[&str], &str)] = &[
     // guard; and each is reached by way of the engine that has them.
     (&["engine"], "acquiring, keeping, handing over, losing"),
     (&["primitives"], "locks as users see them, on any store"),
-    (&["backends/verdict"], "the rules of all modes"),
+    (&["backends/decision"], "the rules of all modes"),
     (&["backends/memory", "backends/redis", "backends/sqlite", "backends/quorum"], "the stores"),
     (&["backends/prefixed", "backends/faulty"], "stores made of another one"),
     (&["backends"], "the list of them"),

@@ -11,11 +11,11 @@ use crate::mode::{Mode, Modes, Support};
 pub struct Capabilities {
     /// The store's name in errors and labels.
     pub backend: &'static str,
-    /// Who can share its locks.
+    /// How far its locks reach.
     pub reach: Reach,
     /// How many stores it is made of: 1 for a store that is one.
     pub nodes: u32,
-    /// What it carries besides exclusive locks, and why not the rest. The engine asks for nothing else.
+    /// What it carries besides exclusive locks, and why not the rest. The engine asks for no other mode.
     pub modes: Modes,
     /// Which leases it takes. The engine asks for no other.
     pub leases: Leases,
@@ -23,20 +23,40 @@ pub struct Capabilities {
     pub batch: usize,
     /// Whether a grant can reserve more than one token.
     pub token_blocks: bool,
-    /// Whether a busy answer to [`Queue::Allowed`](super::Queue::Allowed) leaves a place in line, which a release must give up.
+    /// Whether a busy answer to [`Queue::Allowed`](super::Queue::Allowed) leaves a queue position, which a release must give up.
     pub queues: bool,
-    /// Whether [`watch`](super::Backend::watch) costs no round trip: then the engine watches before it asks, and saves the second
-    /// question that closes the gap between a busy answer and the subscription.
+    /// Whether [`watch`](super::Backend::watch) costs no round trip. Then the engine watches before it asks, and needs no second question
+    /// after a busy answer.
     pub watch_first: bool,
-    /// Whether another server takes over when one fails: then `lock` asks for a minute before it reports an error,
-    /// because that is what a failover may take.
+    /// Whether another server takes over when one fails. Then `lock` tries for a minute before it reports an error: a failover takes time.
     pub fails_over: bool,
-    /// Whether the store itself says when a hold may be lost, through its [`Losses`](super::Losses), and not only when it is asked
-    /// to renew it.
+    /// Whether and when the store pushes the loss of a hold, through its [`Losses`](super::Losses).
     pub pushes_losses: Pushes,
     /// What a lock survives.
     pub safety: Safety,
 }
+
+/// A store of one process or machine that carries everything: where others differ, they say so.
+pub(crate) const LOCAL: Capabilities = Capabilities {
+    backend: "",
+    reach: Reach::Process,
+    nodes: 1,
+    modes: Modes::ALL,
+    leases: Leases::ANY,
+    batch: 256,
+    token_blocks: true,
+    queues: true,
+    watch_first: true,
+    fails_over: false,
+    pushes_losses: Pushes::Granted,
+    safety: Safety {
+        holder_pause: Survival::FenceOnly,
+        store_restart: Survival::Together,
+        power_loss: Survival::Together,
+        failover: Survival::Together,
+        clock_jump: Survival::Lock,
+    },
+};
 
 impl Capabilities {
     /// Refuses a mode that the store does not carry, and says why where that is not plain.
@@ -49,15 +69,14 @@ impl Capabilities {
     }
 }
 
-/// When a store says by itself that a hold may be lost.
+/// From when on a store pushes the loss of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pushes {
     /// Never: a loss is noticed by the next renewal.
     Never,
     /// As soon as the hold is granted.
     Granted,
-    /// Once it was renewed: watching costs something, and most holds are short. The engine renews a hold that lasts longer
-    /// than a moment for the first time.
+    /// Once it was renewed: watching has a cost, and most holds are short. The engine renews early a hold that lasts longer than a moment.
     Renewed,
 }
 
@@ -104,14 +123,14 @@ fn shown(d: Duration) -> String {
     if d == Leases::ANY.longest { "24h".to_owned() } else { duration::show(d) }
 }
 
-/// Who can share a lock.
+/// How far a lock reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     /// The tasks and threads of one process.
     Process,
     /// The processes of one machine.
     Machine,
-    /// Whoever reaches the server.
+    /// All that can connect to the server.
     Network,
 }
 
@@ -133,9 +152,9 @@ pub struct Safety {
 /// How much is left after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Survival {
-    /// Holds go on: nobody else gets in.
+    /// Holds go on, and no other owner gets in.
     Lock,
-    /// Two may believe that they hold it; the tokens still tell them apart.
+    /// Two owners may believe that they hold it; their tokens differ.
     FenceOnly,
     /// Holders and store go down together.
     Together,

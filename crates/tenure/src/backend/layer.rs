@@ -1,4 +1,4 @@
-//! A store made of another one: what is changed is said once, all the rest goes through.
+//! A store made of another one. What a layer does not change goes through.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -50,13 +50,18 @@ impl Call<'_> {
     }
 }
 
+/// A call of the store below that resolves to its answer: any future of a [`Result`] that can be sent.
+pub trait Reply<T>: Future<Output = Result<T>> + Send {}
+
+impl<T, F: Future<Output = Result<T>> + Send> Reply<T> for F {}
+
 /// What a [`Layered`] store changes of the one below. A default changes nothing.
 ///
-/// Claims are those from above. `inner` is the call of the store below, under the name that it has there. A layer that drops it
-/// has not asked the store; one that awaits it may delay or change the answer.
+/// Claims have the names from above. `inner` is the call of the store below. A layer that drops it has not asked the store; one that
+/// awaits it may delay or change the answer.
 ///
 /// ```
-/// use tenure::backend::{Call, Layer};
+/// use tenure::backend::{Call, Layer, Reply};
 /// use tenure::Result;
 ///
 /// /// Says which calls take long.
@@ -64,7 +69,7 @@ impl Call<'_> {
 /// struct Timed;
 ///
 /// impl Layer for Timed {
-///     async fn around<T: Send>(&self, call: Call<'_>, inner: impl Future<Output = Result<T>> + Send) -> Result<T> {
+///     async fn around<T: Send>(&self, call: Call<'_>, inner: impl Reply<T>) -> Result<T> {
 ///         let begun = std::time::Instant::now();
 ///         let answer = inner.await;
 ///         println!("{} took {:?}", call.doing(), begun.elapsed());
@@ -88,68 +93,44 @@ pub trait Layer: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// What the names below begin with, of names that begin so above.
+    /// The prefix below, of a prefix above.
     fn rename_prefix(&self, prefix: &str) -> String {
         prefix.to_owned()
     }
 
-    /// The name of one that [`Backend::inspect`] shows. `None`: it is none of ours, and left out.
+    /// The name above, of a name that [`Backend::inspect`] shows. `None`: it is left out.
     fn unname(&self, name: Resource) -> Result<Option<Resource>> {
         Ok(Some(name))
     }
 
     /// Every call, unless its own method says otherwise.
-    fn around<T: Send>(
-        &self,
-        call: Call<'_>,
-        inner: impl Future<Output = Result<T>> + Send,
-    ) -> impl Future<Output = Result<T>> + Send {
+    fn around<T: Send>(&self, call: Call<'_>, inner: impl Reply<T>) -> impl Reply<T> {
         let _ = call;
         inner
     }
 
     /// [`Backend::acquire`] and [`Voter::vote`].
-    fn acquire(
-        &self,
-        claim: &Claim,
-        inner: impl Future<Output = Result<Attempt>> + Send,
-    ) -> impl Future<Output = Result<Attempt>> + Send {
+    fn acquire(&self, claim: &Claim, inner: impl Reply<Attempt>) -> impl Reply<Attempt> {
         self.around(Call::Acquire(claim), inner)
     }
 
     /// [`Backend::renew`].
-    fn renew(
-        &self,
-        claims: &[Claim],
-        inner: impl Future<Output = Result<Vec<Renewal>>> + Send,
-    ) -> impl Future<Output = Result<Vec<Renewal>>> + Send {
+    fn renew(&self, claims: &[Claim], inner: impl Reply<Vec<Renewal>>) -> impl Reply<Vec<Renewal>> {
         self.around(Call::Renew(claims), inner)
     }
 
     /// [`Backend::release`].
-    fn release(
-        &self,
-        claim: &Claim,
-        inner: impl Future<Output = Result<Released>> + Send,
-    ) -> impl Future<Output = Result<Released>> + Send {
+    fn release(&self, claim: &Claim, inner: impl Reply<Released>) -> impl Reply<Released> {
         self.around(Call::Release(claim), inner)
     }
 
     /// [`Backend::watch`].
-    fn watch(
-        &self,
-        claim: &Claim,
-        inner: impl Future<Output = Result<Signal>> + Send,
-    ) -> impl Future<Output = Result<Signal>> + Send {
+    fn watch(&self, claim: &Claim, inner: impl Reply<Signal>) -> impl Reply<Signal> {
         self.around(Call::Watch(claim), inner)
     }
 
     /// [`Voter::identify`].
-    fn identify(
-        &self,
-        _longest: Duration,
-        inner: impl Future<Output = Result<Server>> + Send,
-    ) -> impl Future<Output = Result<Server>> + Send {
+    fn identify(&self, _longest: Duration, inner: impl Reply<Server>) -> impl Reply<Server> {
         self.around(Call::Identify, inner)
     }
 
@@ -159,7 +140,7 @@ pub trait Layer: fmt::Debug + Send + Sync + 'static {
     }
 
     /// [`Backend::close`].
-    fn close(&self, inner: impl Future<Output = Result<()>> + Send) -> impl Future<Output = Result<()>> + Send {
+    fn close(&self, inner: impl Reply<()>) -> impl Reply<()> {
         self.around(Call::Close, inner)
     }
 }
@@ -216,7 +197,7 @@ impl<L: Layer, B: Backend + ?Sized> Backend for Layered<L, B> {
     }
 
     fn partition(&self, resource: &Resource) -> u32 {
-        // A name that cannot be one below is held by nobody.
+        // A name that cannot be one below is never held.
         let inner = self.name(resource).map_or(0, |name| self.inner.partition(&name));
         self.layer.partition(resource, inner)
     }

@@ -14,22 +14,21 @@ pub(crate) enum Suspect {
 
 type Listener = dyn Fn(Suspect) + Send + Sync;
 
-/// Where a store says that a hold of its client may be gone: deleted by an operator, broken by force, lost with the server.
+/// By this a store tells that a hold of its client may be gone: deleted by an operator, broken by force, lost with the server.
 ///
-/// The engine renews the hold at once, and the answer decides. So it may be said needlessly, and a word that gets lost costs
-/// what it costs without one: the loss is noticed by the next renewal. A store hands its `Losses` over with
-/// [`Opened::with_losses`](super::Opened::with_losses) and says in [`Capabilities::pushes_losses`](super::Capabilities) when
-/// it will use them. Clones are the same.
+/// The engine renews the hold at once, and the answer decides. So a needless push does no harm, and after a lost one the next renewal
+/// notices. A store hands its `Losses` over with [`Opened::with_losses`](super::Opened::with_losses), and declares
+/// [`Capabilities::pushes_losses`](super::Capabilities). Clones are the same.
 #[derive(Clone, Default)]
 pub struct Losses(Arc<OnceLock<Box<Listener>>>);
 
 impl Losses {
-    /// The hold of this owner may be gone. Of an owner of somebody else, or one that holds nothing, this says nothing.
+    /// The hold of this owner may be gone. Has no effect for an owner of another client, or without a hold.
     pub fn suspect(&self, owner: OwnerId) {
         self.tell(Suspect::One(owner));
     }
 
-    /// Every hold may be gone: the store was emptied, or nobody knows what was missed while there was no connection.
+    /// Every hold may be gone: the store was emptied, or was not connected for a while.
     pub fn suspect_all(&self) {
         self.tell(Suspect::All);
     }
@@ -40,7 +39,7 @@ impl Losses {
         }
     }
 
-    /// Who hears it. The first one stays.
+    /// Sets the listener. The first one stays.
     pub(crate) fn listen(&self, listener: impl Fn(Suspect) + Send + Sync + 'static) {
         let _first = self.0.set(Box::new(listener));
     }

@@ -8,11 +8,11 @@
 //!   the same token; releasing twice is not an error.
 //! - A verb that returns `Err` has an **unknown** outcome. It is neither success nor failure; the engine asks again,
 //!   or releases, under the same owner. A verb that panics has returned such an error.
-//! - A backend never sleeps to wait for a lock, never retries behind the engine's back for longer than one
-//!   reconnect, and spawns no task per lock. (One that is made of several gives votes back that did not come to a lock.)
-//! - A call is polled by the task that wants it, with the timers and the reactor of the locker's runtime at hand. That task may stop
-//!   polling for any time without dropping the call. So nothing that another call needs, a renewal above all, may be kept across an
-//!   await: what many share (a connection that is being made) belongs into a task of its own.
+//! - A backend never sleeps to wait for a lock, never retries by itself for longer than one reconnect, and spawns no task per lock. (A
+//!   quorum gives back the votes that did not come to a lock.)
+//! - A call is polled by the caller's task, within the locker's runtime. That task may stop polling for any time without dropping the
+//!   call. So a call keeps nothing across an await that another call needs, a renewal above all: what many share (a connection that is
+//!   being made) belongs into a task of its own.
 //! - Calls may be dropped at any await point and may overlap. The engine does not start a verb for an owner while an
 //!   `acquire` of the same owner is under way, but for renewals of a hold that is being changed ([`Mode::Downgrade`]): one of the
 //!   writer may arrive when it reads already. The reader's lease is never longer than the writer's.
@@ -35,8 +35,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub(crate) use self::capabilities::LOCAL;
 pub use self::capabilities::{Capabilities, Leases, Pushes, Reach, Safety, Survival};
-pub use self::layer::{Call, Layer, Layered};
+pub use self::layer::{Call, Layer, Layered, Reply};
 pub use self::losses::Losses;
 pub(crate) use self::losses::Suspect;
 pub use self::opened::{Nodes, Opened};
@@ -56,19 +57,19 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// What this backend can promise. Known without I/O, and the same for as long as it is open.
     fn capabilities(&self) -> &Capabilities;
 
-    /// The part of the store that keeps a name, where a store has parts that fail on their own: holds of one part are
-    /// renewed apart from those of another, so that trouble in one costs no hold elsewhere. Known without I/O.
+    /// The part of the store that keeps a name, where parts fail on their own. Holds of different parts are renewed apart, so that trouble
+    /// in one costs no hold elsewhere. Known without I/O.
     fn partition(&self, resource: &Resource) -> u32;
 
-    /// Asks once. Repeating the same claim is the same question: a holder is granted again with the same token
-    /// and a new lease, a queued owner keeps its place.
+    /// Asks once. Repeating the same claim is the same question: a holder is granted again with the same token and a new lease, a queued
+    /// owner keeps its position.
     async fn acquire(&self, claim: &Claim) -> Result<Attempt>;
 
-    /// Extends many holds in one round trip, in the order given. [`Renewal::Gone`] is definite.
-    /// A hold that has lapsed is never made again. Each is answered for itself: an error says that nothing is known of any.
+    /// Extends many holds in one round trip, in the order given. [`Renewal::Gone`] is definite: a lapsed hold is never made again. Each is
+    /// answered for itself: an error says that nothing is known of any.
     async fn renew(&self, claims: &[Claim]) -> Result<Vec<Renewal>>;
 
-    /// Gives up the hold or the place in the queue, and wakes those who wait.
+    /// Gives up the hold or the queue position, and wakes waiters.
     async fn release(&self, claim: &Claim) -> Result<Released>;
 
     /// Resolves once subscribed. The signal fires when asking again may help; it may fire needlessly.
@@ -78,7 +79,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// latter may take many round trips: the engine bounds them generously as a whole, the backend each by itself.
     async fn inspect(&self, scope: Scope<'_>) -> Result<Vec<State>>;
 
-    /// Ends every hold of a resource by force and raises the fence above their tokens in the same step. `None` if nobody held it.
+    /// Ends every hold of a resource by force and raises the fence above their tokens in the same step. `None` if it was not held.
     async fn break_hold(&self, resource: &Resource) -> Result<Option<Broken>>;
 
     /// Gives back connections, files and the client's own record. Holds are not released.
@@ -90,11 +91,11 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
 pub struct Claim {
     /// What is to be locked.
     pub resource: Resource,
-    /// Who asks; unique per hold.
+    /// The owner; unique per hold.
     pub owner: OwnerId,
     /// How it is to be locked.
     pub mode: Mode,
-    /// Whether a busy answer may leave a place in line behind.
+    /// Whether a busy answer may leave a queue position behind.
     pub queue: Queue,
     /// For how long, unless renewed.
     pub lease: Duration,
@@ -109,7 +110,7 @@ impl Claim {
     /// The longest note in bytes.
     pub const MAX_NOTE_BYTES: usize = 4096;
 
-    /// A claim of one token that leaves no place in line and no note.
+    /// A claim of one token, without a queue position and without a note.
     #[must_use]
     pub const fn new(resource: Resource, owner: OwnerId, mode: Mode, lease: Duration) -> Self {
         Self { resource, owner, mode, queue: Queue::Never, lease, tokens: 1, note: None }
@@ -124,7 +125,7 @@ impl Claim {
         }
     }
 
-    /// How long a place in line outlives the last question of its owner: the lease, within 1 s and 30 s.
+    /// How long a queue position outlives the last question of its owner: the lease, within 1 s and 30 s.
     #[must_use]
     pub fn place_lease(&self) -> Duration {
         self.lease.clamp(Duration::from_secs(1), Duration::from_secs(30))
@@ -142,7 +143,7 @@ impl Claim {
 pub enum Queue {
     /// Nothing: the caller will not wait.
     Never,
-    /// A place in line, where the store keeps one.
+    /// A queue position, where the store keeps one.
     Allowed,
 }
 
@@ -171,7 +172,7 @@ pub enum Attempt {
 }
 
 impl Attempt {
-    /// The usual busy answer: somebody else holds it, and a signal will tell when that has changed.
+    /// The usual busy answer: another owner holds it, and a signal will tell when that has changed.
     #[must_use]
     pub const fn busy(within: Duration, holder: Option<String>) -> Self {
         Self::Busy { retry: Retry::OnSignal { within }, holder }
@@ -183,11 +184,11 @@ impl Attempt {
 pub enum Retry {
     /// When the signal fires.
     OnSignal {
-        /// After this long even if none does: what a lost notification costs at most, and what keeps a place in line.
+        /// After this long even if none does: what a lost notification costs at most, and what keeps a queue position.
         within: Duration,
     },
-    /// After this long, and not sooner for a signal: several asked at the same moment, none of them has it, and those who
-    /// give their part back would wake each other.
+    /// After this long, and not sooner for a signal: several asked at the same moment and none has it. Giving their parts back would wake
+    /// each other.
     After(Duration),
 }
 
@@ -229,7 +230,7 @@ pub enum Scope<'a> {
 /// What [`Backend::break_hold`] ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
-    /// Those who held.
+    /// The holders until now.
     pub holders: Vec<Holder>,
     /// The fence now: larger than the tokens of all of them, smaller than the next grant's.
     pub fence: Token,

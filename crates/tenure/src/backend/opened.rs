@@ -8,11 +8,11 @@ use crate::lifeline::Lifeline;
 
 /// The nodes of a store that is made of several.
 pub trait Nodes: fmt::Debug + Send + Sync {
-    /// Who they are, and how they are now. Known without I/O.
+    /// The nodes, and how they are now. Known without I/O.
     fn nodes(&self) -> Vec<NodeState>;
 }
 
-/// An open store: the backend, and what only some stores have beside it.
+/// An open store: the backend, and what only some stores have besides.
 #[derive(Debug, Clone)]
 pub struct Opened {
     backend: Arc<dyn Backend>,
@@ -35,19 +35,19 @@ impl Opened {
         Self { voter: Some(Arc::clone(&voter)), ..Self::new(voter) }
     }
 
-    /// Says who its nodes are.
+    /// With its nodes.
     #[must_use]
     pub fn with_nodes(self, nodes: Arc<dyn Nodes>) -> Self {
         Self { nodes: Some(nodes), ..self }
     }
 
-    /// Says where it tells that holds may be gone.
+    /// With the [`Losses`] by which it tells that holds may be gone.
     #[must_use]
     pub fn with_losses(self, losses: Losses) -> Self {
         Self { losses: Some(losses), ..self }
     }
 
-    /// Has something that tells others that this client lives.
+    /// With what tells others that this client lives.
     #[cfg(feature = "sqlite")]
     pub(crate) fn with_lifeline(self, lifeline: Lifeline) -> Self {
         Self { lifeline, ..self }
@@ -76,7 +76,7 @@ impl Opened {
         self.voter.as_ref()
     }
 
-    /// Where it tells that holds may be gone, if it does.
+    /// By what it tells that holds may be gone, if it does.
     #[must_use]
     pub fn losses(&self) -> Option<&Losses> {
         self.losses.as_ref()

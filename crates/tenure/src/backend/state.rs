@@ -11,11 +11,11 @@ use crate::name::{Resource, Token};
 pub struct State {
     /// The resource.
     pub resource: Resource,
-    /// Who holds it; empty if it is free.
+    /// The holders; empty if it is free.
     pub holders: Vec<Holder>,
-    /// How many wait, as far as the store can see: owners or client processes. `None` if it cannot.
+    /// How many wait, as far as the store sees: owners or client processes. `None` if it does not.
     pub waiting: Option<u32>,
-    /// Those in the line of a fair lock as the store writes them, the next one first.
+    /// The queue of a fair lock, as the store writes its owners, the next one first.
     pub line: Vec<String>,
     /// The permits, if there is a number of them.
     pub permits: Option<Permits>,
@@ -49,7 +49,7 @@ impl State {
 pub struct NodeReport {
     /// The store.
     pub node: NodeState,
-    /// Who holds it there, or why that is not known.
+    /// The holders there, or why they are not known.
     pub holders: Result<Vec<Holder>, NodeTrouble>,
 }
 
@@ -91,7 +91,7 @@ pub enum Standing {
 pub struct Permits {
     /// In all.
     pub of: i64,
-    /// Those that are free; negative when the number was lowered under the holders.
+    /// How many are free; negative when the number was lowered under the holders.
     pub free: i64,
 }
 

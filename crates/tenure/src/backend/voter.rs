@@ -1,4 +1,4 @@
-//! What a store answers as one of several that make one lock.
+//! What a store answers as a node of a quorum.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ pub trait Voter: Backend {
     /// name if that is larger. The token of a hold that goes on is raised to it. With `None` it is the same question as `acquire`.
     async fn vote(&self, claim: &Claim, at_least: Option<Token>) -> Result<Attempt>;
 
-    /// As [`break_hold`](Backend::break_hold), and raises the fence to `at_least` this token, also where nobody holds it.
+    /// As [`break_hold`](Backend::break_hold), and raises the fence to `at_least` this token, also where it is free.
     async fn break_above(&self, resource: &Resource, at_least: Token) -> Result<Option<Broken>>;
 
-    /// Says up to which lease claims will come, and learns which server answers.
+    /// Names the longest lease of coming claims, and learns which server answers.
     async fn identify(&self, longest: Duration) -> Result<Server>;
 
     /// The connection that answers now: another number as soon as another server may have answered. Known without I/O.
@@ -37,7 +37,7 @@ pub struct Server {
     pub replica: bool,
     /// Its wall clock in microseconds since 1970.
     pub clock_micros: u64,
-    /// The leases that clients of it have named of late.
+    /// The leases that its clients have named recently.
     pub leases: Vec<InUse>,
     /// The [connection](Voter::connection) over which it said so.
     pub connection: u64,
@@ -48,6 +48,6 @@ pub struct Server {
 pub struct InUse {
     /// The lease.
     pub lease: Duration,
-    /// For how long some client or other has used it.
+    /// For how long clients have used it.
     pub for_long: Duration,
 }

@@ -1,13 +1,12 @@
 //! A layer that breaks things on purpose: lost requests, lost replies, delays, missed notifications.
 //!
-//! A backend that passes the suite through it has idempotent verbs; an engine that does never takes "unknown" for an
-//! answer.
+//! A backend that passes the suite through it has idempotent verbs. An engine that does never takes "unknown" for an answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::backend::{Backend, Call, Claim, Layer, Layered};
+use crate::backend::{Backend, Call, Claim, Layer, Layered, Reply};
 use crate::error::{Error, Fault, Result};
 use crate::signal::{Hub, Signal};
 
@@ -18,11 +17,11 @@ pub struct Plan {
     pub lose_reply: u64,
     /// Every n-th call never reaches the store. Zero: never.
     pub lose_request: u64,
-    /// Every n-th call is answered late by [`delay`](Self::delay). Zero: never.
+    /// Every n-th call is answered [`delay`](Self::delay) later. Zero: never.
     pub delay_every: u64,
     /// How late.
     pub delay: Duration,
-    /// How long every question is under way to the store, but for those that watch.
+    /// How long every call but `watch` is under way to the store.
     pub way: Duration,
     /// No signal ever fires.
     pub deaf: bool,
@@ -59,7 +58,7 @@ impl Faulty {
 }
 
 impl Layer for Faulty {
-    async fn around<T: Send>(&self, call: Call<'_>, inner: impl Future<Output = Result<T>> + Send) -> Result<T> {
+    async fn around<T: Send>(&self, call: Call<'_>, inner: impl Reply<T>) -> Result<T> {
         let n = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let due = |every: u64| every != 0 && n.is_multiple_of(every);
         let broken = |what: &str| Error::unavailable("faulty", call.doing(), Fault::Connection, what);
@@ -76,14 +75,14 @@ impl Layer for Faulty {
         if due(self.plan.lose_reply) { Err(broken("the reply was lost")) } else { answer }
     }
 
-    async fn watch(&self, claim: &Claim, inner: impl Future<Output = Result<Signal>> + Send) -> Result<Signal> {
+    async fn watch(&self, claim: &Claim, inner: impl Reply<Signal>) -> Result<Signal> {
         if self.plan.deaf {
             return Ok(self.silence.listen(claim.resource.as_str()).0);
         }
         self.around(Call::Watch(claim), inner).await
     }
 
-    async fn close(&self, inner: impl Future<Output = Result<()>> + Send) -> Result<()> {
+    async fn close(&self, inner: impl Reply<()>) -> Result<()> {
         inner.await
     }
 }

@@ -1,5 +1,6 @@
-//! The stores, and layers that make one of another.
+//! The stores, and layers over them.
 
+pub(crate) mod decision;
 #[cfg(feature = "conformance")]
 pub mod faulty;
 pub mod memory;
@@ -9,4 +10,3 @@ pub mod quorum;
 pub(crate) mod redis;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
-pub(crate) mod verdict;

@@ -1,4 +1,4 @@
-//! A layer: every name gets a prefix, so that programs can share a store without meeting.
+//! A layer that puts a prefix before every name, so that programs can share a store.
 
 use crate::backend::Layer;
 use crate::error::{Error, Result};

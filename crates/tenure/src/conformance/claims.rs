@@ -3,27 +3,20 @@
 use std::collections::HashSet;
 use std::time::SystemTime;
 
-use super::{Peer, Subject, sure, sure_or_refused};
-use crate::backend::{Attempt, Claim, Queue, Released, Renewal, Scope};
+use super::{Subject, sure, sure_or_refused};
+use crate::backend::{Attempt, Claim, Queue, Released, Scope};
 use crate::error::Error;
 use crate::name::Resource;
 
-pub(super) async fn renew(peer: &Peer, claims: &[Claim]) -> Vec<bool> {
-    let answers = sure(|| peer.backend.renew(claims)).await;
-    answers.into_iter().map(|r| matches!(r, Renewal::Extended { .. })).collect()
-}
-
 pub(super) async fn a_free_lock_is_granted(s: Subject) {
     let peer = s.peer().await;
-    let claim = peer.claim(&s.name("a"));
-    peer.granted(&claim).await;
+    let claim = peer.hold(peer.claim(&s.name("a"))).await;
     peer.release(&claim).await;
 }
 
 pub(super) async fn a_held_lock_is_busy_for_others(s: Subject) {
     let (one, other) = (s.peer().await, s.peer().await);
-    let held = one.claim(&s.name("a"));
-    one.granted(&held).await;
+    one.granted(&one.claim(&s.name("a"))).await;
     other.busy(&other.claim(&s.name("a"))).await;
     // Another hold of the same client is another owner too.
     one.busy(&one.claim(&s.name("a"))).await;
@@ -45,24 +38,21 @@ pub(super) async fn a_retry_keeps_its_token(s: Subject) {
 pub(super) async fn never_leaves_no_place_in_line(s: Subject) {
     let (one, other) = (s.peer().await, s.peer().await);
     let name = s.name("a");
-    let held = one.claim(&name);
-    one.granted(&held).await;
+    one.granted(&one.claim(&name)).await;
     other.busy(&Claim { queue: Queue::Never, ..other.claim(&name) }).await;
     assert!(matches!(one.state(&name).await.waiting, None | Some(0)));
 }
 
 pub(super) async fn a_release_frees_the_lock(s: Subject) {
     let (one, other) = (s.peer().await, s.peer().await);
-    let held = one.claim(&s.name("a"));
-    one.granted(&held).await;
+    let held = one.hold(one.claim(&s.name("a"))).await;
     one.release(&held).await;
     other.granted(&other.claim(&s.name("a"))).await;
 }
 
 pub(super) async fn releasing_twice_is_not_an_error(s: Subject) {
     let peer = s.peer().await;
-    let held = peer.claim(&s.name("a"));
-    peer.granted(&held).await;
+    let held = peer.hold(peer.claim(&s.name("a"))).await;
     peer.release(&held).await;
     assert_eq!(sure(|| peer.backend.release(&held)).await, Released::NotHeld);
     let never_held = peer.claim(&s.name("b"));
@@ -71,41 +61,36 @@ pub(super) async fn releasing_twice_is_not_an_error(s: Subject) {
 
 pub(super) async fn a_stranger_cannot_release(s: Subject) {
     let (one, other) = (s.peer().await, s.peer().await);
-    let held = one.claim(&s.name("a"));
-    one.granted(&held).await;
+    let held = one.hold(one.claim(&s.name("a"))).await;
     let strange = other.claim(&s.name("a"));
     assert_eq!(sure(|| other.backend.release(&strange)).await, Released::NotHeld);
     other.busy(&other.claim(&s.name("a"))).await;
-    assert_eq!(renew(&one, &[held]).await, [true]);
+    assert!(one.renews(&held).await);
 }
 
 pub(super) async fn a_lapsed_hold_is_gone_and_is_not_made_again(s: Subject) {
     let peer = s.peer().await;
-    let held = peer.claim(&s.name("a"));
-    peer.granted(&held).await;
+    let held = peer.hold(peer.claim(&s.name("a"))).await;
     tokio::time::sleep(s.lease() + s.lease() / 10).await;
-    assert_eq!(renew(&peer, std::slice::from_ref(&held)).await, [false]);
+    assert!(!peer.renews(&held).await);
     assert!(peer.state(&s.name("a")).await.holders.is_empty());
 }
 
 pub(super) async fn a_late_release_leaves_the_next_holder_alone(s: Subject) {
     let (one, other) = (s.peer().await, s.peer().await);
-    let late = one.claim(&s.name("a"));
-    one.granted(&late).await;
+    let late = one.hold(one.claim(&s.name("a"))).await;
     tokio::time::sleep(s.lease() + s.lease() / 10).await;
-    let next = other.claim(&s.name("a"));
-    other.granted(&next).await;
+    let next = other.hold(other.claim(&s.name("a"))).await;
     assert_eq!(sure(|| one.backend.release(&late)).await, Released::NotHeld);
-    assert_eq!(renew(&other, &[next]).await, [true]);
+    assert!(other.renews(&next).await);
 }
 
 pub(super) async fn renewal_extends_a_hold(s: Subject) {
     let (one, other) = (s.peer().await, s.peer().await);
-    let held = one.claim(&s.name("a"));
-    one.granted(&held).await;
+    let held = one.hold(one.claim(&s.name("a"))).await;
     for _ in 0..4 {
         tokio::time::sleep(s.lease() / 2).await;
-        assert_eq!(renew(&one, std::slice::from_ref(&held)).await, [true]);
+        assert!(one.renews(&held).await);
     }
     other.busy(&other.claim(&s.name("a"))).await;
 }
@@ -118,8 +103,8 @@ pub(super) async fn renewals_are_answered_in_order(s: Subject) {
     for held in [1, 2, 4] {
         peer.granted(&claims[held]).await;
     }
-    assert_eq!(renew(&peer, &claims).await, [false, true, true, false, true]);
-    assert!(renew(&peer, &[]).await.is_empty());
+    assert_eq!(peer.renew(&claims).await, [false, true, true, false, true]);
+    assert!(peer.renew(&[]).await.is_empty());
 }
 
 pub(super) async fn tokens_grow_in_grant_order(s: Subject) {
@@ -149,8 +134,7 @@ pub(super) async fn a_block_of_tokens_is_skipped_by_the_next_grant(s: Subject) {
 
 pub(super) async fn a_release_fires_the_signal(s: Subject) {
     let (one, other) = (s.peer().await, s.peer().await);
-    let held = one.claim(&s.name("a"));
-    one.granted(&held).await;
+    let held = one.hold(one.claim(&s.name("a"))).await;
     let waiting = other.claim(&s.name("a"));
     let mut signal = sure(|| other.backend.watch(&waiting)).await;
     other.busy(&waiting).await;
@@ -168,7 +152,7 @@ pub(super) async fn a_break_ends_the_hold_and_raises_the_fence(s: Subject) {
     assert_eq!(broken.holders.len(), 1);
     assert_eq!(broken.holders[0].owner, held.owner.to_string());
     assert!(broken.fence > token);
-    assert_eq!(renew(&one, &[held]).await, [false]);
+    assert!(!one.renews(&held).await);
     let next = other.granted(&other.claim(&s.name("a"))).await;
     assert!(next > broken.fence);
 }
@@ -208,8 +192,7 @@ pub(super) async fn inspect_lists_held_names_under_a_literal_prefix(s: Subject) 
     for name in held {
         peer.granted(&peer.claim(&s.name(name))).await;
     }
-    let given_back = peer.claim(&s.name("job%_*?[x]:free"));
-    peer.granted(&given_back).await;
+    let given_back = peer.hold(peer.claim(&s.name("job%_*?[x]:free"))).await;
     peer.release(&given_back).await;
     let list = async |prefix: &str| -> Vec<Resource> {
         let states = sure(|| peer.backend.inspect(Scope::Prefix(prefix))).await;
@@ -258,11 +241,11 @@ pub(super) async fn names_of_all_kinds_are_kept_apart(s: Subject) {
         assert_eq!(peer.state(&claim.resource).await.holders[0].owner, claim.owner.to_string(), "{name:?}");
         claims.push(claim);
         // Unknown is no answer here: what counts is the last one.
-        drop(renew(&peer, &claims).await);
+        drop(peer.renew(&claims).await);
     }
     assert!(claims.len() >= names.len() - 3);
     assert_eq!(claims.iter().map(|c| &c.resource).collect::<HashSet<_>>().len(), claims.len());
-    assert!(renew(&peer, &claims).await.into_iter().all(|held| held));
+    assert!(peer.renew(&claims).await.into_iter().all(|held| held));
     for claim in &claims {
         peer.release(claim).await;
         assert!(peer.state(&claim.resource).await.holders.is_empty());
@@ -272,8 +255,7 @@ pub(super) async fn names_of_all_kinds_are_kept_apart(s: Subject) {
 pub(super) async fn a_given_up_claim_leaves_nothing(s: Subject) {
     let (one, other) = (s.peer().await, s.peer().await);
     let name = s.name("a");
-    let held = one.claim(&name);
-    one.granted(&held).await;
+    let held = one.hold(one.claim(&name)).await;
     let given_up = other.claim(&name);
     other.busy(&given_up).await;
     other.release(&given_up).await;

@@ -5,6 +5,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
+
 use super::{Subject, sure};
 use crate::backend::Mode;
 use crate::engine::guard::Guard;
@@ -93,9 +95,7 @@ pub(super) async fn a_fair_lock_is_served_in_order_across_clients(s: Subject) {
             .await;
     }
     give_back(held).await;
-    for task in tasks {
-        task.await.expect("no panic");
-    }
+    try_join_all(tasks).await.expect("no panic");
     assert_eq!(*order.lock().expect("no panic"), (0..8).collect::<Vec<_>>());
 }
 
@@ -131,9 +131,7 @@ pub(super) async fn a_crowd_never_holds_more_than_the_permits(s: Subject) {
             }
         }));
     }
-    for task in tasks {
-        task.await.expect("no panic");
-    }
+    try_join_all(tasks).await.expect("no panic");
     s.eventually("all are back", || async {
         one.semaphore(s.name("a"), 3).inspect().await.is_ok_and(|state| state.permits.is_some_and(|p| p.free == 3))
     })

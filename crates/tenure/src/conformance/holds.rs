@@ -159,10 +159,7 @@ pub(super) async fn closing_gives_everything_back(s: Subject) {
     let (one, other) = (s.locker().await, s.locker().await);
     let guard = one.mutex(s.name("a")).lock().await.expect("locked");
     drop(one.mutex(s.name("b")).lock().await.expect("locked"));
-    let waiting = tokio::spawn({
-        let mutex = one.mutex(s.name("a"));
-        async move { mutex.lock().await }
-    });
+    let waiting = tokio::spawn(one.mutex(s.name("a")).lock());
     tokio::task::yield_now().await;
     one.close().await.expect("closed");
     one.close().await.expect("closing twice is no error");

@@ -1,6 +1,5 @@
 //! Readers, writers and permits, below the engine.
 
-use super::claims::renew;
 use super::{Peer, Subject, sure, sure_or_refused};
 use crate::backend::{Attempt, Claim, Mode, Queue, Released};
 use crate::error::Error;
@@ -9,11 +8,11 @@ use crate::name::Resource;
 const READ: Mode = Mode::Read;
 const WRITE: Mode = Mode::Write;
 
-/// Two clients of a store that carries the mode; `None` if it does not, and says so.
-pub(super) async fn two(s: &Subject, mode: Mode) -> Option<(Peer, Peer)> {
+/// Two clients of a store that carries the mode, and a name; `None` if it does not, and says so.
+pub(super) async fn two(s: &Subject, mode: Mode) -> Option<(Peer, Peer, Resource)> {
     let (one, other) = (s.peer().await, s.peer().await);
     if one.backend.capabilities().modes.carry(mode) {
-        return Some((one, other));
+        return Some((one, other, s.name("a")));
     }
     let locker = s.locker().await;
     let refused = match mode {
@@ -31,8 +30,7 @@ fn permits(peer: &Peer, name: &Resource, take: u32, of: u32) -> Claim {
 }
 
 pub(super) async fn readers_share_and_a_writer_is_alone(s: Subject) {
-    let Some((one, other)) = two(&s, READ).await else { return };
-    let name = s.name("a");
+    let Some((one, other, name)) = two(&s, READ).await else { return };
     let (first, second) = (one.wants(&name, READ), other.wants(&name, READ));
     let third = one.wants(&name, READ);
     let mut tokens = Vec::new();
@@ -49,20 +47,19 @@ pub(super) async fn readers_share_and_a_writer_is_alone(s: Subject) {
     other.granted(&write).await;
     one.busy(&Claim { queue: Queue::Never, ..one.wants(&name, READ) }).await;
     one.busy(&Claim { queue: Queue::Never, ..one.wants(&name, WRITE) }).await;
-    assert_eq!(renew(&other, std::slice::from_ref(&write)).await, [true]);
+    assert!(other.renews(&write).await);
     other.release(&write).await;
     one.granted(&one.wants(&name, READ)).await;
 }
 
 pub(super) async fn a_waiting_writer_stops_new_readers(s: Subject) {
-    let Some((one, other)) = two(&s, READ).await else { return };
-    let name = s.name("a");
+    let Some((one, other, name)) = two(&s, READ).await else { return };
     let (reader, writer) = (one.wants(&name, READ), other.wants(&name, WRITE));
     one.granted(&reader).await;
     other.busy(&writer).await;
     let late = one.wants(&name, READ);
     one.busy(&late).await;
-    // Those who read go on, also if they ask again.
+    // Present readers go on, also if they ask again.
     one.granted(&reader).await;
     one.release(&reader).await;
     other.granted(&writer).await;
@@ -71,30 +68,28 @@ pub(super) async fn a_waiting_writer_stops_new_readers(s: Subject) {
 }
 
 pub(super) async fn a_writer_that_gives_up_lets_readers_in(s: Subject) {
-    let Some((one, other)) = two(&s, READ).await else { return };
-    let name = s.name("a");
+    let Some((one, other, name)) = two(&s, READ).await else { return };
     let (reader, writer, late) = (one.wants(&name, READ), other.wants(&name, WRITE), one.wants(&name, READ));
     one.granted(&reader).await;
     other.busy(&writer).await;
     let mut signal = sure(|| one.backend.watch(&late)).await;
     one.busy(&late).await;
     assert_eq!(sure(|| other.backend.release(&writer)).await, Released::NotHeld);
-    // Told, or at the next poll: a store need not publish that somebody has left.
+    // Told, or at the next poll: a store need not publish that a waiter has left.
     drop(tokio::time::timeout(s.lease() / 3, signal.fired()).await);
     one.granted(&late).await;
 }
 
 pub(super) async fn a_dead_reader_ends_alone(s: Subject) {
-    let Some((one, other)) = two(&s, READ).await else { return };
-    let name = s.name("a");
+    let Some((one, other, name)) = two(&s, READ).await else { return };
     let (dead, alive) = (one.wants(&name, READ), other.wants(&name, READ));
     one.granted(&dead).await;
     other.granted(&alive).await;
     for _ in 0..3 {
         tokio::time::sleep(s.lease() / 2).await;
-        assert_eq!(renew(&other, std::slice::from_ref(&alive)).await, [true]);
+        assert!(other.renews(&alive).await);
     }
-    assert_eq!(renew(&one, std::slice::from_ref(&dead)).await, [false], "not kept alive by the other one");
+    assert!(!one.renews(&dead).await, "not kept alive by the other one");
     let holders = one.state(&name).await.holders;
     assert_eq!(holders.iter().map(|h| &*h.owner).collect::<Vec<_>>(), [alive.owner.to_string()]);
     let writer = one.wants(&name, WRITE);
@@ -104,8 +99,7 @@ pub(super) async fn a_dead_reader_ends_alone(s: Subject) {
 }
 
 pub(super) async fn a_writer_becomes_a_reader_under_the_same_token(s: Subject) {
-    let Some((one, other)) = two(&s, READ).await else { return };
-    let name = s.name("a");
+    let Some((one, other, name)) = two(&s, READ).await else { return };
     let write = one.wants(&name, WRITE);
     let token = one.granted(&write).await;
     let late = other.wants(&name, READ);
@@ -118,7 +112,7 @@ pub(super) async fn a_writer_becomes_a_reader_under_the_same_token(s: Subject) {
     tokio::time::timeout(s.lease() / 2, signal.fired()).await.expect("readers are told");
     other.granted(&late).await;
     // A renewal that was under way as a writer's is none that failed.
-    assert_eq!(renew(&one, &[write, read.clone()]).await, [true, true]);
+    assert_eq!(one.renew(&[write, read.clone()]).await, [true, true]);
     other.busy(&Claim { queue: Queue::Never, ..other.wants(&name, WRITE) }).await;
     one.release(&read).await;
     other.release(&late).await;
@@ -126,15 +120,14 @@ pub(super) async fn a_writer_becomes_a_reader_under_the_same_token(s: Subject) {
 }
 
 pub(super) async fn a_downgrade_is_never_granted_anew(s: Subject) {
-    let Some((one, other)) = two(&s, READ).await else { return };
-    let name = s.name("a");
+    let Some((one, other, name)) = two(&s, READ).await else { return };
     let write = one.wants(&name, WRITE);
     let downgrade = Claim { mode: Mode::Downgrade, ..write.clone() };
     one.busy(&downgrade).await;
     one.granted(&write).await;
     let peer = s.peer_with(None).await;
     sure(|| peer.backend.break_hold(&name)).await.expect("it was held");
-    // Free, or read by others: somebody may have written since.
+    // Free, or read by others: another owner may have written since.
     one.busy(&downgrade).await;
     other.granted(&other.wants(&name, READ)).await;
     one.busy(&downgrade).await;
@@ -142,8 +135,7 @@ pub(super) async fn a_downgrade_is_never_granted_anew(s: Subject) {
 }
 
 pub(super) async fn a_read_release_fires_the_writers_signal(s: Subject) {
-    let Some((one, other)) = two(&s, READ).await else { return };
-    let name = s.name("a");
+    let Some((one, other, name)) = two(&s, READ).await else { return };
     let (reader, writer) = (one.wants(&name, READ), other.wants(&name, WRITE));
     one.granted(&reader).await;
     let mut signal = sure(|| other.backend.watch(&writer)).await;
@@ -154,8 +146,7 @@ pub(super) async fn a_read_release_fires_the_writers_signal(s: Subject) {
 }
 
 pub(super) async fn a_break_ends_all_readers(s: Subject) {
-    let Some((one, other)) = two(&s, READ).await else { return };
-    let name = s.name("a");
+    let Some((one, other, name)) = two(&s, READ).await else { return };
     let (first, second) = (one.wants(&name, READ), other.wants(&name, READ));
     one.granted(&first).await;
     let token = other.granted(&second).await;
@@ -163,14 +154,13 @@ pub(super) async fn a_break_ends_all_readers(s: Subject) {
     let broken = sure(|| peer.backend.break_hold(&name)).await.expect("it was held");
     assert_eq!(broken.holders.len(), 2);
     assert!(broken.holders.iter().all(|h| h.mode == READ) && broken.fence > token, "{broken:?}");
-    assert_eq!(renew(&one, &[first]).await, [false]);
-    assert_eq!(renew(&other, &[second]).await, [false]);
+    assert!(!one.renews(&first).await);
+    assert!(!other.renews(&second).await);
     assert!(one.granted(&one.wants(&name, WRITE)).await > broken.fence);
 }
 
 pub(super) async fn permits_never_exceed_the_number(s: Subject) {
-    let Some((one, other)) = two(&s, Mode::Permits { take: 1, of: 3 }).await else { return };
-    let name = s.name("a");
+    let Some((one, other, name)) = two(&s, Mode::Permits { take: 1, of: 3 }).await else { return };
     let held = permits(&one, &name, 2, 3);
     let token = one.granted(&held).await;
     assert_eq!(one.granted(&held).await, token, "asking again takes no more");
@@ -190,16 +180,15 @@ pub(super) async fn permits_never_exceed_the_number(s: Subject) {
 }
 
 pub(super) async fn a_lapsed_permit_comes_back(s: Subject) {
-    let Some((one, other)) = two(&s, Mode::Permits { take: 1, of: 2 }).await else { return };
-    let name = s.name("a");
+    let Some((one, other, name)) = two(&s, Mode::Permits { take: 1, of: 2 }).await else { return };
     let (dead, alive) = (permits(&one, &name, 1, 2), permits(&other, &name, 1, 2));
     one.granted(&dead).await;
     other.granted(&alive).await;
     for _ in 0..3 {
         tokio::time::sleep(s.lease() / 2).await;
-        assert_eq!(renew(&other, std::slice::from_ref(&alive)).await, [true]);
+        assert!(other.renews(&alive).await);
     }
-    assert_eq!(renew(&one, std::slice::from_ref(&dead)).await, [false]);
+    assert!(!one.renews(&dead).await);
     assert_eq!(sure(|| one.backend.release(&dead)).await, Released::NotHeld);
     one.busy(&permits(&one, &name, 2, 2)).await;
     one.granted(&permits(&one, &name, 1, 2)).await;
@@ -207,8 +196,7 @@ pub(super) async fn a_lapsed_permit_comes_back(s: Subject) {
 }
 
 pub(super) async fn resizing_never_admits_above_the_new_number(s: Subject) {
-    let Some((one, other)) = two(&s, Mode::Permits { take: 1, of: 3 }).await else { return };
-    let name = s.name("a");
+    let Some((one, other, name)) = two(&s, Mode::Permits { take: 1, of: 3 }).await else { return };
     let held: Vec<Claim> = (0..3).map(|_| permits(&one, &name, 1, 3)).collect();
     for claim in &held {
         one.granted(claim).await;
@@ -228,7 +216,7 @@ pub(super) async fn resizing_never_admits_above_the_new_number(s: Subject) {
     let late = permits(&other, &name, 1, 3);
     for claim in &held {
         other.busy(&late).await;
-        assert_eq!(renew(&one, std::slice::from_ref(claim)).await, [true], "nobody is thrown out");
+        assert!(one.renews(&claim).await, "nobody is thrown out");
         one.release(claim).await;
     }
     other.granted(&late).await;
@@ -239,8 +227,7 @@ pub(super) async fn resizing_never_admits_above_the_new_number(s: Subject) {
 }
 
 pub(super) async fn a_permit_that_comes_back_fires_the_signal(s: Subject) {
-    let Some((one, other)) = two(&s, Mode::Permits { take: 1, of: 1 }).await else { return };
-    let name = s.name("a");
+    let Some((one, other, name)) = two(&s, Mode::Permits { take: 1, of: 1 }).await else { return };
     let (held, waiting) = (permits(&one, &name, 1, 1), permits(&other, &name, 1, 1));
     one.granted(&held).await;
     let mut signal = sure(|| other.backend.watch(&waiting)).await;
@@ -251,15 +238,14 @@ pub(super) async fn a_permit_that_comes_back_fires_the_signal(s: Subject) {
 }
 
 pub(super) async fn a_break_takes_all_permits_back(s: Subject) {
-    let Some((one, other)) = two(&s, Mode::Permits { take: 1, of: 3 }).await else { return };
-    let name = s.name("a");
+    let Some((one, other, name)) = two(&s, Mode::Permits { take: 1, of: 3 }).await else { return };
     let (first, second) = (permits(&one, &name, 2, 3), permits(&other, &name, 1, 3));
     one.granted(&first).await;
     other.granted(&second).await;
     let peer = s.peer_with(None).await;
     let broken = sure(|| peer.backend.break_hold(&name)).await.expect("some were held");
     assert_eq!(broken.holders.len(), 2);
-    assert_eq!(renew(&one, &[first]).await, [false]);
-    assert_eq!(renew(&other, &[second]).await, [false]);
+    assert!(!one.renews(&first).await);
+    assert!(!other.renews(&second).await);
     assert!(one.granted(&permits(&one, &name, 3, 3)).await > broken.fence);
 }

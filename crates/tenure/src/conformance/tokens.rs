@@ -1,6 +1,5 @@
-//! What a quorum relies on of its nodes: tokens from outside, and who answers. Below the engine, on stores that have a vote.
+//! What a quorum relies on of its nodes: tokens from outside, and an identity. Below the engine, on stores that have a vote.
 
-use super::claims::renew;
 use super::{Peer, Subject, sure};
 use crate::backend::{Attempt, Claim, Mode, Server, Voter};
 use crate::name::Token;
@@ -97,7 +96,7 @@ pub(super) async fn a_hold_that_goes_on_is_raised_to_a_larger_token(s: Subject) 
             let state = other.state(&name).await;
             assert_eq!(state.holders[0].token, Some(last));
             assert!(state.fence >= Some(last), "{:?}", state.fence);
-            assert_eq!(renew(&one, std::slice::from_ref(&held)).await, [true]);
+            assert!(one.renews(&held).await);
             one.release(&held).await;
             let next = granted(&other, &other.wants(&name, mode), Token::new(1)).await;
             assert_eq!(next, after(last, 1));
@@ -140,7 +139,7 @@ pub(super) async fn a_break_raises_the_fence_also_where_nobody_holds(s: Subject)
     let broken = sure(|| voter.break_above(&name, ahead)).await.expect("it was held");
     assert_eq!(broken.holders.len(), 1);
     assert_eq!(broken.fence, ahead);
-    assert_eq!(renew(&one, &[held]).await, [false]);
+    assert!(!one.renews(&held).await);
     for (at_least, fence) in [(Token::new(1), after(ahead, 1)), (after(ahead, 500), after(ahead, 500))] {
         assert_eq!(sure(|| voter.break_above(&name, at_least)).await, None);
         assert!(other.state(&name).await.fence >= Some(fence));
@@ -151,7 +150,7 @@ pub(super) async fn a_break_raises_the_fence_also_where_nobody_holds(s: Subject)
     let broken = sure(|| voter.break_above(&name, Token::new(1))).await.expect("it was held");
     assert_eq!(broken.fence, after(token, 1));
 
-    // Where nobody ever did.
+    // Where it was never held.
     let name = s.name("b");
     let ahead = after(broken.fence, 1_000_000_000).max(FAR);
     assert_eq!(sure(|| voter.break_above(&name, ahead)).await, None);

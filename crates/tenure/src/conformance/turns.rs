@@ -8,22 +8,17 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::shared::two;
-use super::waking::{Waiter, busy};
+use super::waking::{Waiter, busy, long};
 use super::{Peer, Subject};
 use crate::backend::{Attempt, Claim, Mode, Queue, Retry};
+use crate::backends::decision::GRACE;
 use crate::backends::faulty::Plan;
-use crate::backends::verdict::GRACE;
 use crate::name::{Resource, Token};
 
 const READ: Mode = Mode::Read;
 const WRITE: Mode = Mode::Write;
 /// Stores may count in whole milliseconds.
 const ROUNDING: Duration = Duration::from_millis(2);
-
-/// Marks that outlive the test, so that no end of one lets anybody in.
-fn long(s: &Subject, claim: Claim) -> Claim {
-    Claim { lease: s.lease() * 100, ..claim }
-}
 
 /// Asks until it is granted: of several stores some may still be giving back what came to no lock. One says it at once.
 async fn granted(peer: &Peer, claim: &Claim) -> Token {
@@ -78,8 +73,7 @@ async fn freed(s: &Subject, name: &Resource, one: &Peer, other: &Peer) -> Claim 
 }
 
 pub(super) async fn a_free_lock_is_left_to_a_writer_that_waits(s: Subject) {
-    let Some((one, other)) = two(&s, READ).await else { return };
-    let name = s.name("a");
+    let Some((one, other, name)) = two(&s, READ).await else { return };
     for queue in [Queue::Allowed, Queue::Never, Queue::Allowed] {
         let writer = freed(&s, &name, &one, &other).await;
         let near = Claim { queue, ..long(&s, one.wants(&name, READ)) };
@@ -89,15 +83,14 @@ pub(super) async fn a_free_lock_is_left_to_a_writer_that_waits(s: Subject) {
         granted(&other, &writer).await;
         busy(&one, &near).await;
         other.release(&writer).await;
-        // Nobody waits any more.
+        // No writer waits any more.
         granted(&one, &near).await;
         one.release(&near).await;
     }
 }
 
 pub(super) async fn a_dead_writer_in_line_costs_readers_a_grace_each_time(s: Subject) {
-    let Some((one, other)) = two(&s, READ).await else { return };
-    let name = s.name("a");
+    let Some((one, other, name)) = two(&s, READ).await else { return };
     let dead = freed(&s, &name, &one, &other).await;
     for _ in 0..3 {
         let near = long(&s, one.wants(&name, READ));
@@ -109,8 +102,7 @@ pub(super) async fn a_dead_writer_in_line_costs_readers_a_grace_each_time(s: Sub
 }
 
 pub(super) async fn who_reads_or_has_written_leaves_nothing_to_a_writer_in_line(s: Subject) {
-    let Some((one, other)) = two(&s, READ).await else { return };
-    let name = s.name("a");
+    let Some((one, other, name)) = two(&s, READ).await else { return };
     let writes = long(&s, one.wants(&name, WRITE));
     let token = granted(&one, &writes).await;
     let writer = long(&s, other.wants(&name, WRITE));
@@ -125,14 +117,13 @@ pub(super) async fn who_reads_or_has_written_leaves_nothing_to_a_writer_in_line(
 }
 
 pub(super) async fn readers_have_a_turn_between_writers(s: Subject) {
-    let Some((one, other)) = two(&s, READ).await else { return };
-    let name = s.name("a");
+    let Some((one, other, name)) = two(&s, READ).await else { return };
     for _ in 0..3 {
         let (first, second) = (long(&s, one.wants(&name, WRITE)), long(&s, other.wants(&name, WRITE)));
         granted(&one, &first).await;
         busy(&other, &second).await;
         one.release(&first).await;
-        // One has written: it is first come, or writers who come and go would keep readers out for ever.
+        // One has written: first come, first served, or writers that come and go would keep readers out for ever.
         let reader = long(&s, one.wants(&name, READ));
         granted(&one, &reader).await;
         one.release(&reader).await;
@@ -147,8 +138,7 @@ pub(super) async fn readers_have_a_turn_between_writers(s: Subject) {
 }
 
 pub(super) async fn a_release_wakes_the_writer_behind_readers_in_line(s: Subject) {
-    let Some((one, other)) = two(&s, READ).await else { return };
-    let name = s.name("a");
+    let Some((one, other, name)) = two(&s, READ).await else { return };
     let writes = long(&s, one.wants(&name, WRITE));
     granted(&one, &writes).await;
     let _before = Waiter::new(&s, &one, long(&s, one.wants(&name, READ))).await;
@@ -185,7 +175,7 @@ pub(super) async fn near_readers_leave_a_turn_to_a_far_writer(s: Subject) {
         let before = grants.load(Ordering::SeqCst);
         s.eventually("they read", async || grants.load(Ordering::SeqCst) > before + 8).await;
         let before = grants.load(Ordering::SeqCst);
-        // Counted, not timed: until the question arrives they read on. Who is passed by more is let in, and told so.
+        // Counted, not timed: until the question arrives they read on.
         enough.store(before + 400, Ordering::SeqCst);
         let guard = far.rwlock(s.name("a")).write().await.expect("locked");
         let passed = grants.load(Ordering::SeqCst) - before;
@@ -193,7 +183,5 @@ pub(super) async fn near_readers_leave_a_turn_to_a_far_writer(s: Subject) {
         drop(guard);
     }
     enough.store(0, Ordering::SeqCst);
-    while let Some(done) = tasks.join_next().await {
-        done.expect("no panic");
-    }
+    tasks.join_all().await;
 }

@@ -1,4 +1,4 @@
-//! What those who wait see.
+//! What waiters see.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,10 +14,7 @@ pub(super) async fn a_waiter_is_woken_by_a_release(s: Subject) {
     let (one, other) = (s.locker().await, s.locker().await);
     let guard = one.mutex(s.name("a")).lock().await.expect("locked");
     let token = guard.token();
-    let waiter = tokio::spawn({
-        let mutex = other.mutex(s.name("a"));
-        async move { mutex.lock().await }
-    });
+    let waiter = tokio::spawn(other.mutex(s.name("a")).lock());
     s.eventually("it waits", async || other.stats().waiting == 1).await;
     tokio::time::sleep(s.lease() / 5).await;
     guard.release().await.expect("given back");
@@ -50,8 +47,7 @@ pub(super) async fn a_cancelled_wait_leaves_nothing(s: Subject) {
     let guard = one.mutex(s.name("a")).lock().await.expect("locked");
     let mut waiting = JoinSet::new();
     for _ in 0..3 {
-        let mutex = other.mutex(s.name("a"));
-        waiting.spawn(async move { mutex.lock().await });
+        waiting.spawn(other.mutex(s.name("a")).lock());
     }
     s.eventually("three wait", async || other.stats().waiting == 3).await;
     waiting.shutdown().await;
@@ -101,9 +97,7 @@ pub(super) async fn tasks_of_one_client_are_served_in_order(s: Subject) {
         s.eventually("it stands in line", async || locker.stats().waiting == i + 1).await;
     }
     guard.release().await.expect("given back");
-    while let Some(done) = tasks.join_next().await {
-        done.expect("no panic");
-    }
+    tasks.join_all().await;
     let order = order.lock().expect("not poisoned");
     let grows = order.is_sorted_by(|a, b| a.0 < b.0 && a.1 < b.1);
     assert!(grows, "first come, first served, with growing tokens: {order:?}");
@@ -114,7 +108,7 @@ pub(super) async fn a_hold_is_handed_over_with_a_larger_token(s: Subject) {
     let blocks = peer.backend.capabilities().token_blocks;
     let locker = s.locker_over(peer);
     let mut tokens = Vec::new();
-    // Two rounds: in the first, nobody stands in line yet when the first task asks.
+    // Two rounds: in the first, no task waits yet when the first one asks.
     for _ in 0..2 {
         let guard = locker.mutex(s.name("a")).lock().await.expect("locked");
         tokens.push(guard.token());
@@ -146,10 +140,7 @@ pub(super) async fn a_missed_notification_is_made_up_for(s: Subject) {
     let one = s.locker().await;
     let deaf = s.locker_over(s.peer_with(Some(Plan { deaf: true, ..Plan::default() })).await);
     let guard = one.mutex(s.name("a")).lock().await.expect("locked");
-    let waiter = tokio::spawn({
-        let mutex = deaf.mutex(s.name("a"));
-        async move { mutex.lock().await }
-    });
+    let waiter = tokio::spawn(deaf.mutex(s.name("a")).lock());
     s.eventually("it waits", async || deaf.stats().waiting == 1).await;
     tokio::time::sleep(s.lease() / 5).await;
     guard.release().await.expect("given back");
@@ -185,9 +176,7 @@ pub(super) async fn many_of_one_client_do_not_starve_one_of_another(s: Subject) 
         guard.release().await.expect("given back");
     }
     stop.store(true, Ordering::SeqCst);
-    while let Some(done) = tasks.join_next().await {
-        done.expect("no panic");
-    }
+    tasks.join_all().await;
 }
 
 pub(super) async fn no_update_is_lost_among_clients(s: Subject) {
@@ -210,8 +199,6 @@ pub(super) async fn no_update_is_lost_among_clients(s: Subject) {
             });
         }
     }
-    while let Some(done) = tasks.join_next().await {
-        done.expect("no panic");
-    }
+    tasks.join_all().await;
     assert_eq!(counter.load(Ordering::SeqCst), 120);
 }

@@ -1,13 +1,11 @@
-//! What a client writes itself never makes those of its own deaf who wait: however it was that it wrote, the next change by
-//! somebody else is told to them. Nobody polls here.
+//! What a client writes itself never makes its own waiters deaf: they are told of the next change by another client. They do not poll here.
 
-use super::claims::renew;
 use super::shared::two;
 use super::{Peer, Subject, sure};
 use crate::backend::{Attempt, Claim, Mode, Retry};
 use crate::signal::Signal;
 
-/// Asks until it is told "busy": one of several stores may take a while to see that nobody can have it.
+/// Asks until it is told "busy": a quorum may take a while to see that no owner can have it.
 pub(super) async fn busy(peer: &Peer, claim: &Claim) {
     for _ in 0..50 {
         match peer.ask(claim).await {
@@ -19,7 +17,7 @@ pub(super) async fn busy(peer: &Peer, claim: &Claim) {
     panic!("{claim:?} has only collided");
 }
 
-/// One who waits, below the engine.
+/// A waiter below the engine.
 pub(super) struct Waiter<'a> {
     s: &'a Subject,
     peer: &'a Peer,
@@ -54,19 +52,17 @@ impl<'a> Waiter<'a> {
     }
 }
 
-/// Holds that outlive the test, so that no end of a lease wakes anybody.
-fn long(s: &Subject, claim: Claim) -> Claim {
+/// Claims that outlive the test, so that no end of a lease wakes a waiter.
+pub(super) fn long(s: &Subject, claim: Claim) -> Claim {
     Claim { lease: s.lease() * 100, ..claim }
 }
 
 /// Each of these is held, awaited and renewed by one client, and then broken by another.
 async fn woken_by_a_break(s: &Subject, hold: Mode, wait: Mode) {
-    let Some((one, other)) = two(s, hold).await else { return };
-    let name = s.name("a");
-    let held = long(s, one.wants(&name, hold));
-    one.granted(&held).await;
+    let Some((one, other, name)) = two(s, hold).await else { return };
+    let held = one.hold(long(s, one.wants(&name, hold))).await;
     let mut waiter = Waiter::new(s, &one, long(s, one.wants(&name, wait))).await;
-    assert_eq!(renew(&one, &[held]).await, [true]);
+    assert!(one.renews(&held).await);
     waiter.settle().await;
     sure(|| other.backend.break_hold(&name)).await;
     waiter.hears("a break after a renewal").await;
@@ -85,13 +81,12 @@ pub(super) async fn who_wants_to_read_hears_of_a_break_after_a_renewal(s: Subjec
 }
 
 pub(super) async fn who_wants_to_write_hears_of_other_readers_after_its_own(s: Subject) {
-    let Some((one, other)) = two(&s, Mode::Read).await else { return };
-    let name = s.name("a");
+    let Some((one, other, name)) = two(&s, Mode::Read).await else { return };
     let (held, others) = (long(&s, one.wants(&name, Mode::Read)), long(&s, other.wants(&name, Mode::Read)));
     one.granted(&held).await;
     other.granted(&others).await;
     let mut writer = Waiter::new(&s, &one, long(&s, one.wants(&name, Mode::Write))).await;
-    assert_eq!(renew(&one, std::slice::from_ref(&held)).await, [true]);
+    assert!(one.renews(&held).await);
     one.release(&held).await;
     writer.settle().await;
     other.release(&others).await;
@@ -99,10 +94,8 @@ pub(super) async fn who_wants_to_write_hears_of_other_readers_after_its_own(s: S
 }
 
 pub(super) async fn who_wants_to_read_hears_of_other_writers_after_its_own(s: Subject) {
-    let Some((one, other)) = two(&s, Mode::Read).await else { return };
-    let name = s.name("a");
-    let others = long(&s, other.wants(&name, Mode::Read));
-    other.granted(&others).await;
+    let Some((one, other, name)) = two(&s, Mode::Read).await else { return };
+    other.granted(&long(&s, other.wants(&name, Mode::Read))).await;
     let in_line = long(&s, other.wants(&name, Mode::Write));
     busy(&other, &in_line).await;
     let mut reader = Waiter::new(&s, &one, long(&s, one.wants(&name, Mode::Read))).await;
@@ -119,32 +112,29 @@ fn permits(s: &Subject, peer: &Peer, take: u32, of: u32) -> Claim {
 }
 
 pub(super) async fn who_wants_a_permit_hears_of_others_after_a_renewal(s: Subject) {
-    let Some((one, other)) = two(&s, Mode::Permits { take: 1, of: 2 }).await else { return };
+    let Some((one, other, _)) = two(&s, Mode::Permits { take: 1, of: 2 }).await else { return };
     let (held, others) = (permits(&s, &one, 1, 2), permits(&s, &other, 1, 2));
     one.granted(&held).await;
     other.granted(&others).await;
     let mut waiter = Waiter::new(&s, &one, permits(&s, &one, 1, 2)).await;
-    assert_eq!(renew(&one, std::slice::from_ref(&held)).await, [true]);
+    assert!(one.renews(&held).await);
     waiter.settle().await;
     other.release(&others).await;
     waiter.hears("a permit of another client came back").await;
 }
 
 pub(super) async fn who_wants_permits_hears_of_others_after_its_own_client_took_one(s: Subject) {
-    let Some((one, other)) = two(&s, Mode::Permits { take: 1, of: 3 }).await else { return };
-    let others = permits(&s, &other, 2, 3);
-    other.granted(&others).await;
+    let Some((one, other, _)) = two(&s, Mode::Permits { take: 1, of: 3 }).await else { return };
+    let others = other.hold(permits(&s, &other, 2, 3)).await;
     let mut waiter = Waiter::new(&s, &one, permits(&s, &one, 2, 3)).await;
-    let own = permits(&s, &one, 1, 3);
-    one.granted(&own).await;
+    one.granted(&permits(&s, &one, 1, 3)).await;
     waiter.settle().await;
     other.release(&others).await;
     waiter.hears("permits of another client came back").await;
 }
 
 pub(super) async fn who_waits_for_a_latch_hears_of_others_after_its_own_client_counted(s: Subject) {
-    let Some((one, other)) = two(&s, Mode::CountDown).await else { return };
-    let name = s.name("a");
+    let Some((one, other, name)) = two(&s, Mode::CountDown).await else { return };
     let set = other.wants(&name, Mode::SetCount { of: 2 });
     other.ask(&set).await;
     let mut waiter = Waiter::new(&s, &one, long(&s, one.wants(&name, Mode::CountZero))).await;

@@ -30,7 +30,7 @@ impl ConnectionLike for Parrot {
     }
 }
 
-/// Whoever is let through has the largest token, and tokens are those that stores hand out.
+/// A write that is let through has the largest token, and tokens are those that stores hand out.
 pub(crate) fn fences(data: &[u8]) {
     let Ok(answer) = redis::parse_redis_value(data) else { return };
     let (connection, mine) = (Parrot(answer), Token::new(7));

@@ -145,7 +145,7 @@ impl Ledger {
             mutex = mutex.lease(lease);
         }
         // Never by re-entry: two calls of one owner would share a token, and both would do the work.
-        mutex.wanted.acquire_anew(Mode::Exclusive, mutex.wanted.patience(self.wait)).await
+        mutex.request.acquire_anew(Mode::Exclusive, mutex.request.patience(self.wait)).await
     }
 
     /// Whether there is something to do.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::request::{LockRequest, Named, options};
 use super::semaphore;
-use super::wanted::{Named, Wanted, options};
 use crate::backend::{Broken, Mode, State};
 use crate::engine::Engine;
 use crate::engine::acquire::Patience;
@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 /// ```
 /// use tenure::Mode;
 ///
-/// # async fn example() -> tenure::Result<()> {
+/// # #[tokio::main] async fn main() -> tenure::Result<()> {
 /// # let asked = "read";
 /// let mode = match asked {
 ///     "read" => Mode::Read,
@@ -31,29 +31,21 @@ use crate::error::{Error, Result};
 /// let guard = locker.any_lock("report", mode).note("nightly").acquire().await?;
 /// assert!(locker.rwlock("report").try_write().await?.is_none());
 /// # drop(guard);
-/// # locker.close().await
-/// # }
-/// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+/// # locker.close().await }
 /// ```
 #[derive(Debug, Clone)]
 #[must_use = "a lock does nothing until it is acquired"]
 pub struct AnyLock {
-    wanted: Wanted,
+    request: LockRequest,
     mode: Mode,
 }
 
 impl AnyLock {
     pub(crate) fn new(engine: Arc<Engine>, resource: Named, mode: Mode) -> Self {
-        Self { wanted: Wanted::new(engine, resource), mode }
+        Self { request: LockRequest::new(engine, resource), mode }
     }
 
-    options!();
-
-    /// Whose nested calls re-enter; otherwise the owner of the [scope](Owner::scope), if there is one. Permits are not re-entrant.
-    pub fn owner(mut self, owner: &Owner) -> Self {
-        self.wanted.owner = Some(owner.clone());
-        self
-    }
+    options!(owner);
 
     /// How it is locked.
     #[must_use]
@@ -76,7 +68,7 @@ impl AnyLock {
     /// As [`acquire`](Self::acquire).
     pub fn try_acquire_for(&self, wait: Duration) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
         let asked = self.clone();
-        async move { asked.take(asked.wanted.patience(wait)).await }
+        async move { asked.take(asked.request.patience(wait)).await }
     }
 
     /// Asks once. `None`: it is busy.
@@ -87,29 +79,13 @@ impl AnyLock {
         self.try_acquire_for(Duration::ZERO)
     }
 
-    /// Who holds it, and how many wait.
-    ///
-    /// # Cancel safety
-    /// Safe: it only reads.
-    pub fn inspect(&self) -> impl Future<Output = Result<State>> + Send + use<> {
-        self.wanted.clone().inspect()
-    }
-
-    /// Ends all holds by force, as [`Mutex::break_hold`](crate::Mutex::break_hold).
-    ///
-    /// # Cancel safety
-    /// The break may or may not have happened.
-    pub fn break_hold(&self) -> impl Future<Output = Result<Option<Broken>>> + Send + use<> {
-        self.wanted.clone().break_hold()
-    }
-
     async fn take(&self, patience: Patience) -> Result<Option<Guard>> {
         match self.mode {
             Mode::Permits { take, of } => {
                 semaphore::check(take, of)?;
-                self.wanted.acquire_anew(self.mode, patience).await
+                self.request.acquire_anew(self.mode, patience).await
             }
-            mode if mode.holds() && mode != Mode::Downgrade => self.wanted.acquire(mode, patience).await,
+            mode if mode.holds() && mode != Mode::Downgrade => self.request.acquire(mode, patience).await,
             mode => {
                 let allowed = "Exclusive, Fair, Read, Write or Permits";
                 Err(Error::config(format!("the mode {mode:?}"), "takes no lock of its own", allowed))

@@ -1,4 +1,4 @@
-//! [`Election`]: one leader at any time, and everybody can see who.
+//! [`Election`]: one leader at any time, known to all.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,18 +11,18 @@ use crate::engine::Engine;
 use crate::engine::guard::{Guard, Watcher};
 use crate::error::Result;
 use crate::name::{Resource, Token};
+use crate::primitives::changes::ChangeWatch;
 use crate::primitives::mutex::Mutex;
-use crate::primitives::news::News;
 use crate::retry::jitter;
 
-/// One leader among all who campaign under a name.
+/// One leader among all candidates under a name.
 ///
-/// The leader is whoever holds the lock of that name. Its term is the lock's fencing [token](Guard::token): every
-/// leader's is larger than that of all before it. **To resign is to release the guard**, or to drop it. A leader that dies
-/// is followed by the next one as a dead holder is: after the lease, or at once where the store notices.
+/// The leader is the holder of the lock of that name. Its term is the lock's fencing [token](Guard::token), larger than the terms of all
+/// leaders before it. **To resign is to release the guard**, or to drop it. A leader that dies is replaced as a dead holder is: after
+/// the lease, or at once where the store notices.
 ///
 /// ```
-/// # async fn example() -> tenure::Result<()> {
+/// # #[tokio::main] async fn main() -> tenure::Result<()> {
 /// let locker = tenure::Locker::connect("memory:").await?;
 /// let election = locker.election("scheduler");
 /// let term = election.campaign("10.0.0.7:8080").await?; // waits until elected
@@ -31,19 +31,17 @@ use crate::retry::jitter;
 /// term.run(async { /* lead; dropped when the office is lost */ }).await?;
 /// term.release().await?; // resigns
 /// assert!(election.leader().await?.is_none());
-/// # locker.close().await
-/// # }
-/// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+/// # locker.close().await }
 /// ```
 #[derive(Debug, Clone)]
-#[must_use = "nobody is a candidate yet"]
+#[must_use = "there is no candidate yet"]
 pub struct Election {
     engine: Arc<Engine>,
     name: Arc<str>,
     lease: Duration,
 }
 
-/// Who leads, as the store knows it.
+/// The leader, as the store knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leader {
     /// What the leader campaigned with.
@@ -66,7 +64,7 @@ impl Election {
         self
     }
 
-    /// Waits to be elected. The value is for those who ask who leads: an address, for example; up to 4096 bytes.
+    /// Waits to be elected. [`leader`](Self::leader) shows the value: an address, for example, of up to 4096 bytes.
     ///
     /// # Cancel safety
     /// Safe: dropping the future ends the candidature.
@@ -74,36 +72,28 @@ impl Election {
         self.candidate(value).lock()
     }
 
-    /// As [`campaign`](Self::campaign), for a limited time. `None`: somebody else led all the time.
-    ///
-    /// # Cancel safety
-    /// As [`campaign`](Self::campaign).
+    /// As [`campaign`](Self::campaign), for a limited time. `None`: another candidate led all the time.
+    /// Cancel safe as [`campaign`](Self::campaign) is.
     pub fn try_campaign_for(&self, value: &str, wait: Duration) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
         self.candidate(value).try_lock_for(wait)
     }
 
-    /// Asks once. `None`: somebody else leads.
-    ///
-    /// # Cancel safety
-    /// As [`campaign`](Self::campaign).
+    /// Asks once. `None`: another candidate leads. Cancel safe as [`campaign`](Self::campaign) is.
     pub fn try_campaign(&self, value: &str) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
         self.candidate(value).try_lock()
     }
 
     /// Leads whenever it is elected, until the work is done: campaigns, runs the future that `lead` makes for the term, and campaigns
-    /// again when the office is lost. The future is dropped in that moment. When it ends by itself, this one resigns and returns
-    /// what it said.
+    /// again when the lock is lost. The future is dropped in that moment. When it ends by itself, this resigns and returns its output.
     ///
-    /// A store that is away is waited for. Errors are those that asking again will not change.
+    /// A store that is away is waited for. Fails with errors that asking again will not change.
     ///
     /// ```
-    /// # async fn example() -> tenure::Result<()> {
+    /// # #[tokio::main] async fn main() -> tenure::Result<()> {
     /// let locker = tenure::Locker::connect("memory:").await?;
     /// let done = locker.election("scheduler").run("10.0.0.7:8080", |term| async move { term.token() }).await?;
     /// assert!(done.get() > 0);
-    /// # locker.close().await
-    /// # }
-    /// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+    /// # locker.close().await }
     /// ```
     ///
     /// # Cancel safety
@@ -126,7 +116,7 @@ impl Election {
                     Err(error) => return Err(error),
                 };
                 if let Ok(done) = term.run(lead(term.watcher())).await {
-                    // What was done is done. A store that cannot be reached now is told in the background.
+                    // The work is done. A store that cannot be reached now is told in the background.
                     drop(term.release().await);
                     return Ok(done);
                 }
@@ -134,32 +124,27 @@ impl Election {
         }
     }
 
-    /// Who leads now. `None`: nobody.
-    ///
-    /// # Cancel safety
-    /// Safe: it only reads.
+    /// The present leader, if there is one. Cancel safe: it only reads.
     pub fn leader(&self) -> impl Future<Output = Result<Option<Leader>>> + Send + use<> {
-        let (locker, name) = (Arc::clone(&self.engine), Resource::new(&self.name));
-        async move { Ok(Leader::of(locker.inspect(name?).await?)) }
+        let (engine, name) = (Arc::clone(&self.engine), Resource::new(&self.name));
+        async move { Ok(Leader::of(engine.inspect(name?).await?)) }
     }
 
-    /// Follows who leads. The first answer is the present state.
+    /// Follows the leader. The first answer is the present one.
     ///
     /// ```
-    /// # async fn example() -> tenure::Result<()> {
+    /// # #[tokio::main] async fn main() -> tenure::Result<()> {
     /// # let locker = tenure::Locker::connect("memory:").await?;
     /// # let election = locker.election("scheduler");
     /// let mut changes = election.changes();
-    /// assert!(changes.next().await?.is_none()); // nobody yet
+    /// assert!(changes.next().await?.is_none()); // none yet
     /// let term = election.campaign("a").await?;
     /// assert_eq!(changes.next().await?.expect("a leader").term, Some(term.token()));
-    /// # Ok(())
-    /// # }
-    /// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+    /// # Ok(()) }
     /// ```
-    #[must_use = "nobody looks until it is asked"]
+    #[must_use = "it does not look until it is asked"]
     pub fn changes(&self) -> Changes {
-        Changes { election: self.clone(), news: News::new(Arc::clone(&self.engine), self.lease), told: None }
+        Changes { election: self.clone(), watch: ChangeWatch::new(Arc::clone(&self.engine), self.lease), told: None }
     }
 
     fn candidate(&self, value: &str) -> Mutex {
@@ -174,14 +159,14 @@ impl Leader {
     }
 }
 
-/// Tells who leads, whenever that has changed.
+/// Tells the leader, whenever it has changed.
 ///
-/// It tells the state, not the history: whoever led only between two looks is not told. A change is seen when the store
-/// tells of it, and after about a second at the latest.
+/// It tells the state, not the history: a leader between two looks may be missed. A change is seen when the store signals it, and after
+/// about a second at the latest.
 #[derive(Debug)]
 pub struct Changes {
     election: Election,
-    news: News,
+    watch: ChangeWatch,
     /// What the last answer was, if there was one.
     told: Option<Option<Leader>>,
 }
@@ -190,34 +175,29 @@ impl Changes {
     /// The same as a stream, which never ends.
     ///
     /// ```
-    /// # async fn example() -> tenure::Result<()> {
+    /// # #[tokio::main] async fn main() -> tenure::Result<()> {
     /// # let locker = tenure::Locker::connect("memory:").await?;
     /// use futures_util::StreamExt;
     /// let mut leaders = std::pin::pin!(locker.election("scheduler").changes().into_stream());
     /// assert!(leaders.next().await.expect("it never ends")?.is_none());
-    /// # Ok(())
-    /// # }
-    /// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+    /// # Ok(()) }
     /// ```
     pub fn into_stream(self) -> impl Stream<Item = Result<Option<Leader>>> + Send {
         futures_util::stream::unfold(self, async |mut changes| Some((changes.next().await, changes)))
     }
 
-    /// Waits until somebody else leads than the last answer said, or nobody does. An error of the store ends this wait
-    /// and not the changes: the next call goes on.
-    ///
-    /// # Cancel safety
-    /// Safe: what was not told is told by the next call.
+    /// Waits until the leader is another one than the last answer said, or none. An error of the store ends this wait and not the
+    /// changes: the next call goes on. Cancel safe: what was not told is told by the next call.
     pub async fn next(&mut self) -> Result<Option<Leader>> {
         let name = [(Resource::new(&self.election.name)?, Mode::Exclusive)];
         loop {
-            self.news.listen(&name).await;
+            self.watch.listen(&name).await;
             let now = self.election.leader().await?;
             if self.told.as_ref() != Some(&now) {
                 self.told = Some(now.clone());
                 return Ok(now);
             }
-            self.news.wait().await;
+            self.watch.wait().await;
         }
     }
 }

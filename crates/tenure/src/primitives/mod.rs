@@ -1,14 +1,14 @@
-//! The locks that users see: thin readers of the engine. None of them names a store.
+//! The locks that users see, each a thin layer over the engine. None of them names a store.
 
 pub(crate) mod any;
+mod changes;
 pub(crate) mod election;
 pub(crate) mod latch;
 pub(crate) mod multi;
 pub(crate) mod mutex;
-mod news;
 pub(crate) mod partitions;
+mod request;
 pub(crate) mod rwlock;
 pub(crate) mod semaphore;
 pub(crate) mod serial;
 pub(crate) mod striped;
-mod wanted;

@@ -18,23 +18,20 @@ use crate::primitives::mutex::Mutex;
 
 /// Several locks that are held together or not at all.
 ///
-/// All are asked for at once, in one round trip. If one of them is busy, the others are given back, and all are taken
-/// one after the other in an order that is the same in every process: by store, then by name. Those who wait for each
-/// other in one order cannot wait in a circle.
+/// All are asked for at once, in one round trip. If one of them is busy, the others are given back, and all are taken one after the other
+/// in an order that is the same in every process: by store, then by name. So there is no deadlock.
 ///
 /// A store is told from another by its URL without credentials: **spell the URLs alike** in all programs that lock
 /// names of several stores together. Stores without a URL ([`Builder::backend`](crate::Builder::backend)) are told apart by the
 /// kind of store alone. Duplicates are merged; the first one's options count.
 ///
 /// ```
-/// # async fn example() -> tenure::Result<()> {
+/// # #[tokio::main] async fn main() -> tenure::Result<()> {
 /// let locker = tenure::Locker::connect("memory:").await?;
 /// let both = locker.multi(["account:7", "account:9"]).lock().await?;
 /// both.run(async { /* move the money */ }).await?;
 /// both.release().await?;
-/// # locker.close().await
-/// # }
-/// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+/// # locker.close().await }
 /// ```
 #[derive(Debug, Clone)]
 #[must_use = "nothing is locked yet"]
@@ -43,36 +40,36 @@ pub struct Multi {
     parts: Result<Arc<[Mutex]>>,
 }
 
-/// Where a lock stands in the order of all locks of all stores. The client only tells apart what has no other difference.
-type Place = (String, String, ClientId);
+/// The key of a lock in the order of all locks of all stores. The client only tells apart what has no other difference.
+type OrderKey = (String, String, ClientId);
 
-fn place(mutex: &Mutex) -> Result<Place> {
-    let core = mutex.engine();
+fn order_key(mutex: &Mutex) -> Result<OrderKey> {
+    let engine = mutex.engine();
     let name = mutex.resource()?;
-    let (address, full) = match &core.label {
+    let (address, full) = match &engine.label {
         Some(label) => (label.address.clone(), format!("{}{name}", label.prefix)),
-        None => (core.capabilities.backend.to_owned(), name.to_string()),
+        None => (engine.capabilities.backend.to_owned(), name.to_string()),
     };
-    Ok((address, full, core.owners.client()))
+    Ok((address, full, engine.owners.client()))
 }
 
 fn in_order(mutexes: impl IntoIterator<Item = Mutex>) -> Result<Arc<[Mutex]>> {
-    let placed = mutexes.into_iter().map(|mutex| Ok((place(&mutex)?, mutex)));
-    let mut placed: Vec<(Place, Mutex)> = placed.collect::<Result<_>>()?;
+    let keyed = mutexes.into_iter().map(|mutex| Ok((order_key(&mutex)?, mutex)));
+    let mut keyed: Vec<(OrderKey, Mutex)> = keyed.collect::<Result<_>>()?;
     // Stable: of duplicates the first stays.
-    placed.sort_by(|(a, _), (b, _)| a.cmp(b));
-    placed.dedup_by(|(a, _), (b, _)| a == b);
-    for pair in placed.windows(2) {
+    keyed.sort_by(|(a, _), (b, _)| a.cmp(b));
+    keyed.dedup_by(|(a, _), (b, _)| a == b);
+    for pair in keyed.windows(2) {
         let [((a_store, a_name, _), _), ((b_store, b_name, _), _)] = pair else { continue };
-        // It would wait for itself, or might: nobody knows whether two backends of the caller's own are one store.
+        // It might wait for itself: two backends of the caller's own may be one store.
         if (a_store, a_name) == (b_store, b_name) {
             return Err(Error::misuse(format!("the lock {a_name:?}"), "is asked for through two lockers", "each lock once"));
         }
     }
-    if placed.is_empty() {
+    if keyed.is_empty() {
         return Err(Error::config("a lock of no names", "would protect nothing", "one name or more"));
     }
-    Ok(placed.into_iter().map(|(_, mutex)| mutex).collect())
+    Ok(keyed.into_iter().map(|(_, mutex)| mutex).collect())
 }
 
 impl Multi {
@@ -80,13 +77,11 @@ impl Multi {
     /// first call that uses it.
     ///
     /// ```
-    /// # async fn example() -> tenure::Result<()> {
+    /// # #[tokio::main] async fn main() -> tenure::Result<()> {
     /// # let (here, there) = (tenure::Locker::connect("memory:").await?, tenure::Locker::connect("memory:").await?);
     /// let both = tenure::Multi::of([here.mutex("order:7").note("export"), there.mutex("order:7")]);
     /// assert!(both.try_lock().await?.is_some());
-    /// # Ok(())
-    /// # }
-    /// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+    /// # Ok(()) }
     /// ```
     pub fn of(mutexes: impl IntoIterator<Item = Mutex>) -> Self {
         Self { parts: in_order(mutexes) }
@@ -96,17 +91,15 @@ impl Multi {
     /// none is held.
     ///
     /// # Cancel safety
-    /// Safe: dropping the future leaves neither a lock nor a place in line behind.
+    /// Safe: dropping the future leaves neither a lock nor a queue position behind.
     pub fn lock(&self) -> impl Future<Output = Result<MultiGuard>> + Send + use<> {
         let asked = self.clone();
         async move { acquire(&asked.parts?, None).await?.ok_or(Error::Closed) }
     }
 
-    /// As [`lock`](Self::lock), for a limited time in all. `None`: somebody else had one of them. Zero asks once, as
-    /// [`try_lock`](Self::try_lock) does. What was got in vain is given back in the background, if that takes longer.
-    ///
-    /// # Cancel safety
-    /// As [`lock`](Self::lock).
+    /// As [`lock`](Self::lock), for a limited time in all. `None`: another owner had one of them. Zero asks once, as
+    /// [`try_lock`](Self::try_lock) does. Giving back what was got in vain may go on in the background.
+    /// Cancel safe as [`lock`](Self::lock) is.
     pub fn try_lock_for(&self, wait: Duration) -> impl Future<Output = Result<Option<MultiGuard>>> + Send + use<> {
         let asked = self.clone();
         async move {
@@ -115,10 +108,8 @@ impl Multi {
         }
     }
 
-    /// Asks once for each. `None`: somebody else has one of them; what was got has been given back by then.
-    ///
-    /// # Cancel safety
-    /// As [`lock`](Self::lock).
+    /// Asks once for each. `None`: another owner has one of them; what was got has been given back by then.
+    /// Cancel safe as [`lock`](Self::lock) is.
     pub fn try_lock(&self) -> impl Future<Output = Result<Option<MultiGuard>>> + Send + use<> {
         let asked = self.clone();
         async move { try_all(&asked.parts?, None).await }
@@ -161,31 +152,31 @@ async fn acquire(parts: &[Mutex], wait: Option<Duration>) -> Result<Option<Multi
 /// Asks for all before the first answer is awaited. What was got is given back before the answer, if it is not all.
 async fn try_all(parts: &[Mutex], until: Option<Instant>) -> Result<Option<MultiGuard>> {
     let Some(first) = parts.first() else { return Ok(None) };
-    let ask = |(place, part): (usize, &Mutex)| {
+    let ask = |(index, part): (usize, &Mutex)| {
         let answer = part.try_lock();
-        async move { (place, answer.await) }
+        async move { (index, answer.await) }
     };
     let mut asked: FuturesUnordered<_> = parts.iter().enumerate().map(ask).collect();
     let (mut got, mut busy, mut error) = (Vec::with_capacity(parts.len()), false, None);
     let all = async {
-        while let Some((place, answer)) = asked.next().await {
+        while let Some((index, answer)) = asked.next().await {
             match answer {
-                Ok(Some(guard)) => got.push((place, guard)),
+                Ok(Some(guard)) => got.push((index, guard)),
                 Ok(None) => busy = true,
                 Err(e) => error = error.take().or(Some(e)),
             }
         }
     };
-    let core = first.engine();
+    let engine = first.engine();
     let answered = match until {
-        Some(until) => core.within(Patience::Until(until), all).await.is_some(),
+        Some(until) => engine.within(Patience::Until(until), all).await.is_some(),
         None => {
             all.await;
             true
         }
     };
     drop(asked);
-    got.sort_by_key(|(place, _)| *place);
+    got.sort_by_key(|(index, _)| *index);
     let held = MultiGuard { guards: got.into_iter().map(|(_, guard)| guard).collect() };
     if let Some(error) = error {
         return Err(error);
@@ -195,9 +186,9 @@ async fn try_all(parts: &[Mutex], until: Option<Instant>) -> Result<Option<Multi
         return Ok(Some(held));
     }
     if !answered && !busy {
-        return Err(late(core, "acquiring"));
+        return Err(late(engine, "acquiring"));
     }
-    held.give_back(core, until).await;
+    held.give_back(engine, until).await;
     Ok(None)
 }
 
@@ -205,7 +196,7 @@ async fn try_all(parts: &[Mutex], until: Option<Instant>) -> Result<Option<Multi
 /// dropping a [`Guard`] does.
 ///
 /// ```
-/// # async fn example() -> tenure::Result<()> {
+/// # #[tokio::main] async fn main() -> tenure::Result<()> {
 /// # let locker = tenure::Locker::connect("memory:").await?;
 /// let both = locker.multi(["b", "a"]).lock().await?;
 /// for guard in both.guards() {
@@ -213,9 +204,7 @@ async fn try_all(parts: &[Mutex], until: Option<Instant>) -> Result<Option<Multi
 /// }
 /// assert!(both.is_valid());
 /// assert_eq!(both.token("a"), Some(both.guards()[0].token()));
-/// # both.release().await
-/// # }
-/// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+/// # both.release().await }
 /// ```
 #[must_use = "dropping the guard gives the locks back at once"]
 #[clippy::has_significant_drop]
@@ -252,10 +241,7 @@ impl MultiGuard {
         self.guards.iter().try_for_each(Guard::check)
     }
 
-    /// Resolves when the first of them is lost.
-    ///
-    /// # Cancel safety
-    /// Safe: nothing is missed.
+    /// Resolves when the first of them is lost. Cancel safe: nothing is missed.
     pub async fn lost(&self) -> Lost {
         let mut any: FuturesUnordered<_> = self.guards.iter().map(Guard::lost).collect();
         match any.next().await {
@@ -283,11 +269,10 @@ impl MultiGuard {
         join_all(self.guards.into_iter().rev().map(Guard::release)).await.into_iter().collect()
     }
 
-    /// What is in the way of a caller that will not have all: gone before it is answered, if the stores can tell in time. The
-    /// releases go on by themselves.
-    async fn give_back(self, core: &Engine, until: Option<Instant>) {
+    /// Gives back what was got in vain, before the answer if the stores confirm it in time. The releases go on by themselves.
+    async fn give_back(self, engine: &Engine, until: Option<Instant>) {
         match until {
-            Some(until) => drop(core.within(Patience::Until(until), self.release()).await),
+            Some(until) => drop(engine.within(Patience::Until(until), self.release()).await),
             None => drop(self.release().await),
         }
     }

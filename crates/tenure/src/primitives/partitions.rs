@@ -1,4 +1,4 @@
-//! [`Partitions`]: work that is split, spread over whoever is there.
+//! [`Partitions`]: split work, spread over the members of a group.
 
 mod balance;
 mod member;
@@ -15,33 +15,28 @@ use crate::engine::guard::Watcher;
 use crate::error::Result;
 use crate::name::{Resource, Token};
 use crate::primitives::mutex::Mutex;
+use crate::primitives::request::Named;
 use crate::primitives::striped::{check_parts, part_of};
-use crate::primitives::wanted::Named;
 
-/// `n` partitions `name/0` … `name/n-1`, spread evenly over the members that live: the numbers of partitions of any two
-/// differ by one at most. They move when members join, leave or die.
+/// `n` partitions `name/0` … `name/n-1`, spread evenly over the members that live: any two have the same number of them, or one more or
+/// less. Partitions move when members join, leave or die. There are 65 536 at most.
 ///
-/// There are 65 536 at most.
+/// Needs a store that carries read/write locks: the members are the readers of `name/members`.
 ///
-/// Needs a store that carries read/write locks: the members are those who read `name/members`.
-///
-/// Each partition is a lock: it never has two owners, whatever the members believe of each other. Its fencing token
-/// protects what lies outside of the store.
+/// Each partition is a lock, so it never has two owners. Its fencing token protects what lies outside of the store.
 ///
 /// ```
-/// # async fn example() -> tenure::Result<()> {
+/// # #[tokio::main] async fn main() -> tenure::Result<()> {
 /// # let locker = tenure::Locker::connect("memory:").await?;
 /// let work = locker.partitions("ingest", 12).run(|partition| async move {
 ///     println!("owns {} under token {}", partition.index(), partition.token());
 ///     std::future::pending::<()>().await // works until it is stopped
 /// });
 /// # tokio::time::timeout(std::time::Duration::from_millis(100), work).await.ok();
-/// # Ok(())
-/// # }
-/// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+/// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]
-#[must_use = "nobody takes part yet"]
+#[must_use = "there is no member yet"]
 pub struct Partitions {
     engine: Arc<Engine>,
     name: Arc<str>,
@@ -62,7 +57,7 @@ impl Partitions {
         self
     }
 
-    /// Words for those who ask who owns a partition.
+    /// A note that `inspect` shows with the partitions of this member.
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.note = Some(note.into().into());
         self
@@ -90,10 +85,7 @@ impl Partitions {
     }
 
     /// Takes part and runs `work` once for every partition that is owned here. See [`Member::run`]. Dropping the future
-    /// leaves the group.
-    ///
-    /// # Cancel safety
-    /// As safe as the work that it runs.
+    /// leaves the group. As cancel safe as the work that it runs.
     pub fn run<W, F>(&self, work: W) -> impl Future<Output = Result<()>> + use<W, F>
     where
         W: Fn(Partition) -> F,
@@ -116,10 +108,10 @@ impl Partitions {
     }
 }
 
-/// A partition that is owned here. A copy of it keeps nothing: it only tells.
+/// A partition that is owned here. A clone keeps nothing alive: it only tells.
 ///
 /// ```
-/// # async fn example() -> tenure::Result<()> {
+/// # #[tokio::main] async fn main() -> tenure::Result<()> {
 /// # let locker = tenure::Locker::connect("memory:").await?;
 /// # let member = locker.partitions("ingest", 3).join().await?;
 /// let work = member.run(|partition| async move {
@@ -131,9 +123,7 @@ impl Partitions {
 ///     elsewhere.await.ok();
 /// });
 /// # tokio::time::timeout(std::time::Duration::from_millis(50), work).await.ok();
-/// # Ok(())
-/// # }
-/// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+/// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]
 pub struct Partition {
@@ -161,10 +151,7 @@ impl Partition {
         self.hold.is_valid()
     }
 
-    /// Resolves when it is not owned any more: given back, or lost.
-    ///
-    /// # Cancel safety
-    /// Safe: nothing is missed.
+    /// Resolves when it is not owned any more: given back, or lost. Cancel safe: nothing is missed.
     pub async fn ended(&self) {
         self.hold.ended().await;
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::wanted::{Named, Wanted, options};
+use super::request::{LockRequest, Named, options};
 use crate::backend::{Broken, Mode, State};
 use crate::engine::Engine;
 use crate::engine::acquire::Patience;
@@ -15,12 +15,12 @@ const MAX_TAKE: u32 = 1024;
 
 /// A number of permits, each of which one holder has at a time.
 ///
-/// A permit is a [`Guard`] as a lock is: it has a lease, is kept alive, comes back by itself when its holder dies, and
-/// says when it is lost. How many permits there are is kept by the store: the first who takes one sets the number, and
-/// [`resize`](Self::resize) changes it, also under those who hold. A permit is not re-entrant.
+/// A permit is a [`Guard`] as a lock is: it has a lease, is renewed, comes back by itself when its holder dies, and says when it is lost.
+/// The store keeps the number of permits: the first holder sets it, and [`resize`](Self::resize) changes it, also while permits are
+/// held. A permit is not re-entrant.
 ///
 /// ```
-/// # async fn example() -> tenure::Result<()> {
+/// # #[tokio::main] async fn main() -> tenure::Result<()> {
 /// let locker = tenure::Locker::connect("memory:").await?;
 /// let exports = locker.semaphore("exports", 3);
 /// let one = exports.acquire().await?;
@@ -29,20 +29,18 @@ const MAX_TAKE: u32 = 1024;
 /// two.release().await?; // both at once
 /// assert!(exports.try_acquire().await?.is_some());
 /// # drop(one);
-/// # locker.close().await
-/// # }
-/// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+/// # locker.close().await }
 /// ```
 #[derive(Debug, Clone)]
 #[must_use = "a semaphore does nothing until a permit is taken"]
 pub struct Semaphore {
-    pub(crate) wanted: Wanted,
+    pub(crate) request: LockRequest,
     of: u32,
 }
 
 impl Semaphore {
     pub(crate) fn new(engine: Arc<Engine>, resource: Named, of: u32) -> Self {
-        Self { wanted: Wanted::new(engine, resource), of }
+        Self { request: LockRequest::new(engine, resource), of }
     }
 
     options!();
@@ -56,75 +54,47 @@ impl Semaphore {
     }
 
     /// As [`acquire`](Self::acquire), for a limited time. `None`: there was none all the time.
-    ///
-    /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
+    /// Cancel safe as [`acquire`](Self::acquire) is.
     pub fn try_acquire_for(&self, wait: Duration) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
         self.try_acquire_many_for(1, wait)
     }
 
-    /// Asks once. `None`: none is free.
-    ///
-    /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
+    /// Asks once. `None`: none is free. Cancel safe as [`acquire`](Self::acquire) is.
     pub fn try_acquire(&self) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
         self.try_acquire_many_for(1, Duration::ZERO)
     }
 
-    /// Waits for several permits, up to 1024, which come and go together under one guard. Tasks of one process are served
-    /// in the order in which they came, however many each wants. So one who wants more than there are, because
-    /// [`resize`](Self::resize) has lowered the number, keeps those behind it waiting until there are enough, or it gives up.
-    ///
-    /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
+    /// Waits for several permits, up to 1024, which come and go together under one guard. Tasks of one process are served in the order in
+    /// which they came, however many each wants. So a task that wants more than there are, because [`resize`](Self::resize) has lowered
+    /// the number, blocks the tasks behind it until there are enough, or it gives up.
+    /// Cancel safe as [`acquire`](Self::acquire) is.
     pub fn acquire_many(&self, permits: u32) -> impl Future<Output = Result<Guard>> + Send + use<> {
         let asked = self.clone();
         async move { asked.take(permits, Patience::Endless).await?.ok_or(Error::Closed) }
     }
 
     /// As [`acquire_many`](Self::acquire_many), for a limited time; zero asks once. `None`: there were not enough.
-    ///
-    /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
+    /// Cancel safe as [`acquire`](Self::acquire) is.
     pub fn try_acquire_many_for(
         &self,
         permits: u32,
         wait: Duration,
     ) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
         let asked = self.clone();
-        async move { asked.take(permits, asked.wanted.patience(wait)).await }
+        async move { asked.take(permits, asked.request.patience(wait)).await }
     }
 
-    /// Sets how many permits there are, for all who use the name. When there are fewer than are held, nobody is granted
-    /// any until enough have come back.
-    ///
-    /// # Cancel safety
-    /// It may or may not have happened.
+    /// Sets how many permits there are, for all users of the name. When more are held, none is granted until enough have come back.
+    /// Cancelled, it may or may not have happened.
     pub fn resize(&self, permits: u32) -> impl Future<Output = Result<()>> + Send + use<> {
-        let asked = self.wanted.clone();
+        let asked = self.request.clone();
         async move { asked.ask(Mode::Resize { of: permits }, Patience::Endless).await?.map(drop).ok_or(Error::Closed) }
-    }
-
-    /// How many permits there are, who holds how many, and how many are free.
-    ///
-    /// # Cancel safety
-    /// Safe: it only reads.
-    pub fn inspect(&self) -> impl Future<Output = Result<State>> + Send + use<> {
-        self.wanted.clone().inspect()
-    }
-
-    /// Takes all permits from those who hold them, as [`Mutex::break_hold`](crate::Mutex::break_hold) does.
-    ///
-    /// # Cancel safety
-    /// The break may or may not have happened.
-    pub fn break_hold(&self) -> impl Future<Output = Result<Option<Broken>>> + Send + use<> {
-        self.wanted.clone().break_hold()
     }
 
     async fn take(&self, take: u32, patience: Patience) -> Result<Option<Guard>> {
         let of = self.of;
         check(take, of)?;
-        self.wanted.acquire_anew(Mode::Permits { take, of }, patience).await
+        self.request.acquire_anew(Mode::Permits { take, of }, patience).await
     }
 }
 

@@ -12,7 +12,7 @@ use crate::primitives::partitions::{Member, Partition, Tenure};
 /// work of different keys runs at the same time.
 ///
 /// ```
-/// # async fn example() -> tenure::Result<()> {
+/// # #[tokio::main] async fn main() -> tenure::Result<()> {
 /// # let locker = tenure::Locker::connect("memory:").await?;
 /// use tenure::Serial;
 /// use tenure::partitions::Outcome;
@@ -25,9 +25,7 @@ use crate::primitives::partitions::{Member, Partition, Tenure};
 ///     Outcome::Stopped => println!("the partition went away while it ran"),
 /// }
 /// serial.leave().await?;
-/// # locker.close().await
-/// # }
-/// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+/// # locker.close().await }
 /// ```
 #[derive(Debug)]
 #[must_use = "dropping it leaves the group"]
@@ -66,15 +64,14 @@ impl Serial {
         self.member.state().borrow().term(index).is_some()
     }
 
-    /// Gets in line at once; the answer comes when the work is done. The work runs inside of the returned future: **poll it
-    /// or drop it**, for example by spawning it, or those behind it wait, and its partition cannot move.
+    /// Queues work at once; the answer comes when the work is done. The work runs inside of the returned future: **poll it or drop it**,
+    /// for example by spawning it, or the work behind it waits, and its partition cannot move.
     ///
-    /// All that stands in line when the partition moves is answered with [`Outcome::Elsewhere`], also if the partition
-    /// comes back: nothing overtakes work that was stopped. Fails only when the locker was closed or the store refuses for
-    /// good.
+    /// When the partition moves, all queued work is answered with [`Outcome::Elsewhere`], also if the partition comes back: nothing
+    /// overtakes work that was stopped. Fails only when the locker was closed or the store refuses for good.
     ///
     /// # Cancel safety
-    /// Dropping the future before its turn leaves the line; later, it is as safe as the work.
+    /// Dropping the future before its turn leaves the queue; later, it is as safe as the work.
     pub fn submit<K, F>(&self, key: &K, work: F) -> impl Future<Output = Result<Outcome<F::Output>>> + use<K, F>
     where
         K: AsRef<[u8]> + ?Sized,
@@ -86,7 +83,7 @@ impl Serial {
     /// As [`submit`](Self::submit), for work that wants the partition, and with it the fencing token.
     ///
     /// ```
-    /// # async fn example() -> tenure::Result<()> {
+    /// # #[tokio::main] async fn main() -> tenure::Result<()> {
     /// # let locker = tenure::Locker::connect("memory:").await?;
     /// # let serial = tenure::Serial::new(locker.partitions("orders", 2).join().await?);
     /// # while !serial.owns("order:7") { tokio::task::yield_now().await; }
@@ -100,8 +97,7 @@ impl Serial {
     /// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
     /// ```
     ///
-    /// # Cancel safety
-    /// As [`submit`](Self::submit).
+    /// Cancel safe as [`submit`](Self::submit) is.
     pub fn submit_with<K, W, F>(&self, key: &K, work: W) -> impl Future<Output = Result<Outcome<F::Output>>> + use<K, W, F>
     where
         K: AsRef<[u8]> + ?Sized,
@@ -119,41 +115,38 @@ impl Serial {
         let asked = term.map(|term| (term, self.lanes.enter(key)));
         async move {
             ended?;
-            let Some((term, mut place)) = asked else { return Ok(Outcome::Elsewhere) };
-            place.turn().await;
+            let Some((term, mut position)) = asked else { return Ok(Outcome::Elsewhere) };
+            position.turn().await;
             let tenure = Tenure::of(&state, index).filter(|tenure| tenure.term() == term);
             let Some(tenure) = tenure else { return Ok(Outcome::Elsewhere) };
             let work = work(tenure.partition());
             let done = tenure.run(work).await;
-            drop(place);
+            drop(position);
             Ok(done.map_or(Outcome::Stopped, Outcome::Done))
         }
     }
 
-    /// As [`Member::leave`]: work under way is stopped.
-    ///
-    /// # Cancel safety
-    /// As [`Member::leave`].
+    /// As [`Member::leave`]: work under way is stopped. Cancel safe as [`Member::leave`] is.
     pub async fn leave(self) -> Result<()> {
         self.member.leave().await
     }
 }
 
-/// The lines of all keys. Whoever is first in one runs.
+/// The queues of all keys. The first in each runs.
 #[derive(Debug, Clone, Default)]
 struct Lanes(Arc<Mutex<HashMap<Arc<[u8]>, Lane>>>);
 
 #[derive(Debug, Default)]
 struct Lane {
     next: u64,
-    /// Who stands in line, and how to call those who have not been called yet.
-    line: VecDeque<(u64, Option<oneshot::Sender<()>>)>,
+    /// The numbers of the queued work, and how to call it unless it was called.
+    queue: VecDeque<(u64, Option<oneshot::Sender<()>>)>,
 }
 
 impl Lane {
     fn call_first(&mut self) {
-        if let Some(turn) = self.line.front_mut().and_then(|(_, turn)| turn.take()) {
-            // Whoever does not listen is leaving, and lets the next one be called.
+        if let Some(turn) = self.queue.front_mut().and_then(|(_, turn)| turn.take()) {
+            // Work that does not listen is leaving, and has the next one called.
             let _leaving = turn.send(());
         }
     }
@@ -164,44 +157,44 @@ impl Lanes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn enter(&self, key: &[u8]) -> Place {
+    fn enter(&self, key: &[u8]) -> Position {
         let key: Arc<[u8]> = key.into();
         let mut lanes = self.lock();
         let lane = lanes.entry(Arc::clone(&key)).or_default();
         let (turn, mine) = oneshot::channel();
         let number = lane.next;
         lane.next += 1;
-        lane.line.push_back((number, Some(turn)));
+        lane.queue.push_back((number, Some(turn)));
         lane.call_first();
         drop(lanes);
-        Place { lanes: self.clone(), key, number, mine }
+        Position { lanes: self.clone(), key, number, mine }
     }
 }
 
-/// A place in a key's line, until it is dropped.
+/// A position in the queue of a key, until it is dropped.
 #[derive(Debug)]
-struct Place {
+struct Position {
     lanes: Lanes,
     key: Arc<[u8]>,
     number: u64,
     mine: oneshot::Receiver<()>,
 }
 
-impl Place {
-    /// Waits to be first in line.
+impl Position {
+    /// Waits to be the first.
     async fn turn(&mut self) {
-        // Never an error: the way to call is kept until the place is dropped.
+        // Never an error: the sender is kept until the position is dropped.
         drop((&mut self.mine).await);
     }
 }
 
-impl Drop for Place {
+impl Drop for Position {
     fn drop(&mut self) {
         let mut lanes = self.lanes.lock();
         let Some(lane) = lanes.get_mut(&self.key) else { return };
-        lane.line.retain(|(number, _)| *number != self.number);
+        lane.queue.retain(|(number, _)| *number != self.number);
         lane.call_first();
-        if lane.line.is_empty() {
+        if lane.queue.is_empty() {
             lanes.remove(&self.key);
         }
     }

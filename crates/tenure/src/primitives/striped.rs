@@ -16,19 +16,16 @@ use crate::primitives::mutex::Mutex;
 
 /// `n` locks `name#0` … `name#n-1` under one name: the one [of a key](Self::of), or [any that is free](Self::lock_any).
 ///
-/// A stock of 500 that everybody wants to buy from is one lock that everybody waits for. In five stripes of 100 each,
-/// five can sell at the same time:
+/// A stock of 500 is one lock that all sellers wait for. In five stripes of 100 each, five sell at the same time:
 ///
 /// ```
-/// # async fn example() -> tenure::Result<()> {
+/// # #[tokio::main] async fn main() -> tenure::Result<()> {
 /// let locker = tenure::Locker::connect("memory:").await?;
 /// let stock = locker.striped("stock:1001", 5);
 /// let (stripe, guard) = stock.lock_any().await?;
 /// println!("sells from part {stripe} under token {}", guard.token());
 /// guard.release().await?;
-/// # locker.close().await
-/// # }
-/// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+/// # locker.close().await }
 /// ```
 ///
 /// # Which stripe a key has
@@ -64,12 +61,10 @@ impl Striped {
     /// The number of a key's stripe; 0 if there are none.
     ///
     /// ```
-    /// # async fn example() -> tenure::Result<()> {
+    /// # #[tokio::main] async fn main() -> tenure::Result<()> {
     /// # let locker = tenure::Locker::connect("memory:").await?;
     /// assert_eq!(locker.striped("users", 5).index("foobar"), 3);
-    /// # Ok(())
-    /// # }
-    /// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+    /// # Ok(()) }
     /// ```
     #[must_use]
     pub fn index(&self, key: impl AsRef<[u8]>) -> u32 {
@@ -80,13 +75,11 @@ impl Striped {
     /// is reported when it is used.
     ///
     /// ```
-    /// # async fn example() -> tenure::Result<()> {
+    /// # #[tokio::main] async fn main() -> tenure::Result<()> {
     /// # let locker = tenure::Locker::connect("memory:").await?;
     /// let guard = locker.striped("users", 5).of("foobar").lock().await?;
     /// assert_eq!(guard.resource().as_str(), "users#3");
-    /// # Ok(())
-    /// # }
-    /// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+    /// # Ok(()) }
     /// ```
     pub fn of(&self, key: impl AsRef<[u8]>) -> Mutex {
         self.mutex(self.index(key))
@@ -98,21 +91,18 @@ impl Striped {
         (index < self.count).then(|| self.mutex(index))
     }
 
-    /// Waits until one of the stripes is held: tries them from a random one on, then waits for all of them at once. Which
-    /// one it was stands beside the guard. Fails when no stripe can be had any more, and if there are more than 65 536.
+    /// Waits until one of the stripes is held: tries them from a random one on, then waits for all of them at once. Returns its number
+    /// beside the guard. Fails when no stripe can be had any more, and if there are more than 65 536.
     ///
     /// # Cancel safety
-    /// Safe: dropping the future leaves neither a lock nor a place in line behind.
+    /// Safe: dropping the future leaves neither a lock nor a queue position behind.
     pub fn lock_any(&self) -> impl Future<Output = Result<(u32, Guard)>> + Send + use<> {
         let asked = self.clone();
         async move { asked.any(None).await?.ok_or(Error::Closed) }
     }
 
     /// As [`lock_any`](Self::lock_any), for a limited time in all. `None`: others had all stripes all the time. Zero asks once,
-    /// as [`try_lock_any`](Self::try_lock_any) does.
-    ///
-    /// # Cancel safety
-    /// As [`lock_any`](Self::lock_any).
+    /// as [`try_lock_any`](Self::try_lock_any) does. Cancel safe as [`lock_any`](Self::lock_any) is.
     pub fn try_lock_any_for(&self, wait: Duration) -> impl Future<Output = Result<Option<(u32, Guard)>>> + Send + use<> {
         let asked = self.clone();
         async move { asked.any(Some(wait)).await }
@@ -121,18 +111,15 @@ impl Striped {
     /// Asks once for each, until one is free. `None`: others have all of them.
     ///
     /// ```
-    /// # async fn example() -> tenure::Result<()> {
+    /// # #[tokio::main] async fn main() -> tenure::Result<()> {
     /// # let locker = tenure::Locker::connect("memory:").await?;
     /// let seats = locker.striped("seats", 1);
     /// let taken = seats.lock_any().await?;
     /// assert!(seats.try_lock_any().await?.is_none());
-    /// # Ok(())
-    /// # }
-    /// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+    /// # Ok(()) }
     /// ```
     ///
-    /// # Cancel safety
-    /// As [`lock_any`](Self::lock_any).
+    /// Cancel safe as [`lock_any`](Self::lock_any) is.
     pub fn try_lock_any(&self) -> impl Future<Output = Result<Option<(u32, Guard)>>> + Send + use<> {
         self.try_lock_any_for(Duration::ZERO)
     }
@@ -162,18 +149,18 @@ impl Striped {
         }
     }
 
-    /// Few when most are free, so that few are got in vain; more at once when they are not, so that it takes few round
-    /// trips. The limit says when to try no more, and when the time is up.
+    /// Doubles the batch: few are got in vain when most are free, and few round trips are needed when they are not. The limit says when to
+    /// try no more, and when the time is up.
     async fn try_any(&self, stripes: &[u32], limit: Option<(Instant, Instant)>) -> Result<Option<(u32, Guard)>> {
-        let core = &self.engine;
+        let engine = &self.engine;
         let (mut from, mut size, mut error) = (0, 1, None);
         while let Some(batch) = stripes.get(from..stripes.len().min(from + size)).filter(|batch| !batch.is_empty()) {
             let asked = first(batch.iter().map(|&index| (index, self.mutex(index).try_lock())));
             let answer = match limit {
-                Some((enough, _)) if from > 0 && core.settings.clock.now() >= enough => break,
+                Some((enough, _)) if from > 0 && engine.settings.clock.now() >= enough => break,
                 Some((_, until)) => {
-                    let answer = core.within(Patience::Until(until), asked).await;
-                    answer.unwrap_or_else(|| Err(late(core, "acquiring")))
+                    let answer = engine.within(Patience::Until(until), asked).await;
+                    answer.unwrap_or_else(|| Err(late(engine, "acquiring")))
                 }
                 None => asked.await,
             };
@@ -201,8 +188,7 @@ impl Striped {
     }
 }
 
-/// The first that is granted; another one granted in the same moment is given back by being dropped. Errors count only
-/// when none is granted: the others may be elsewhere.
+/// The first that is granted; another one granted in the same moment is dropped, and so given back. Errors count only when none is granted.
 async fn first<F>(asked: impl Iterator<Item = (u32, F)>) -> Result<Option<(u32, Guard)>>
 where
     F: Future<Output = Result<Option<Guard>>>,

@@ -1,46 +1,29 @@
-//! The reference implementation: a map under a mutex. Readable as the specification of the contract.
+//! The reference implementation: a map under a mutex, readable as the specification of the contract.
 
+mod open;
 mod slot;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub use self::open::MemoryOptions;
+pub(crate) use self::open::SCHEMES;
 use self::slot::{Hold, Slot, Wake};
 use crate::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Client, Holder, InUse, Leases, Losses, Mode, Modes, Opened, Permits, Pushes,
-    Reach, Released, Renewal, Safety, Scope, Server, State, Survival, Voter,
+    Attempt, Backend, Broken, Capabilities, Claim, Client, Holder, InUse, LOCAL, Losses, Mode, Opened, Permits, Released,
+    Renewal, Scope, Server, State, Voter,
 };
 use crate::clock::{Clock, Instant};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::name::{ClientId, OwnerId, Resource, Token};
 use crate::signal::{Hub, Signal};
-use crate::store::{Address, Context, Opening, Scheme, Sealed, StoreOptions};
 
 const NAME: &str = "memory";
-static CAPABILITIES: Capabilities = Capabilities {
-    backend: NAME,
-    reach: Reach::Process,
-    nodes: 1,
-    modes: Modes::ALL,
-    leases: Leases::ANY,
-    batch: 256,
-    token_blocks: true,
-    queues: true,
-    watch_first: true,
-    fails_over: false,
-    pushes_losses: Pushes::Granted,
-    safety: Safety {
-        holder_pause: Survival::FenceOnly,
-        store_restart: Survival::Together,
-        power_loss: Survival::Together,
-        failover: Survival::Together,
-        clock_jump: Survival::Lock,
-    },
-};
+static CAPABILITIES: Capabilities = Capabilities { backend: NAME, ..LOCAL };
 
 /// Locks among the tasks and threads of one process. Clients made with [`Memory::client`] share one store.
 #[derive(Debug)]
@@ -52,7 +35,7 @@ pub struct Memory {
 
 /// What the store knows of a client.
 #[derive(Debug)]
-struct Known {
+struct KnownClient {
     about: Arc<str>,
     losses: Losses,
 }
@@ -60,13 +43,17 @@ struct Known {
 #[derive(Debug)]
 struct Store {
     slots: Mutex<HashMap<Resource, Slot>>,
-    clients: Mutex<HashMap<ClientId, Known>>,
+    clients: Mutex<HashMap<ClientId, KnownClient>>,
     hub: Hub,
     clock: Clock,
     /// Of the client that made it.
     id: String,
     /// The leases in use, since when.
     leases: Mutex<BTreeMap<Duration, Instant>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Memory {
@@ -89,24 +76,24 @@ impl Memory {
 
     fn over(store: Arc<Store>, client: Client) -> Self {
         let losses = Losses::default();
-        let known = Known { about: Arc::clone(&client.about), losses: losses.clone() };
-        store.clients.lock().unwrap_or_else(PoisonError::into_inner).insert(client.id, known);
+        let known = KnownClient { about: Arc::clone(&client.about), losses: losses.clone() };
+        lock(&store.clients).insert(client.id, known);
         Self { store, client, losses }
     }
 
     fn slots(&self) -> MutexGuard<'_, HashMap<Resource, Slot>> {
-        self.store.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.store.slots)
     }
 
     fn state(&self, resource: &Resource, slot: Option<&Slot>) -> State {
         let now = self.store.clock.now();
         let Some(slot) = slot else { return State { waiting: Some(0), ..State::free(resource.clone()) } };
-        let line = slot.waiters().into_iter().filter(|(_, mode)| *mode == Mode::Fair);
+        let queue = slot.waiters().into_iter().filter(|(_, mode)| *mode == Mode::Fair);
         State {
             resource: resource.clone(),
             holders: slot.holds.iter().filter(|h| h.until > now).map(|h| self.holder(h, now)).collect(),
-            waiting: Some(u32::try_from(slot.line.len()).unwrap_or(u32::MAX)),
-            line: line.map(|(owner, _)| owner.to_string()).collect(),
+            waiting: Some(u32::try_from(slot.queue.len()).unwrap_or(u32::MAX)),
+            line: queue.map(|(owner, _)| owner.to_string()).collect(),
             permits: slot.permits.map(|of| Permits { of: of.into(), free: slot.free() }),
             count: slot.count,
             fence: slot.fence,
@@ -115,7 +102,7 @@ impl Memory {
     }
 
     fn holder(&self, hold: &Hold, now: Instant) -> Holder {
-        let clients = self.store.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let clients = lock(&self.store.clients);
         let note = hold.note.as_ref().or_else(|| clients.get(&hold.owner.client).map(|known| &known.about));
         Holder {
             owner: hold.owner.to_string(),
@@ -138,13 +125,7 @@ impl Memory {
     fn break_all(&self, resource: &Resource, at_least: Option<Token>) -> Result<Option<Broken>> {
         let now = self.store.clock.now();
         let mut slots = self.slots();
-        let slot = match at_least {
-            Some(_) => slots.entry(resource.clone()).or_default(),
-            None => match slots.get_mut(resource) {
-                Some(slot) => slot,
-                None => return Ok(None),
-            },
-        };
+        let slot = slots.entry(resource.clone()).or_default();
         slot.expire(now);
         if slot.holds.is_empty() && at_least.is_none() {
             return Ok(None);
@@ -160,22 +141,20 @@ impl Memory {
         Ok(Some(Broken { holders, fence }))
     }
 
-    /// Tells every client: whose hold it was is known by its owner.
+    /// Tells every client: each knows its own holds by their owners.
     fn tell_of_losses(&self, holds: &[Hold]) {
-        let clients = self.store.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: Vec<Losses> = clients.values().map(|known| known.losses.clone()).collect();
-        drop(clients);
+        let all: Vec<Losses> = lock(&self.store.clients).values().map(|known| known.losses.clone()).collect();
         all.iter().for_each(|losses| holds.iter().for_each(|hold| losses.suspect(hold.owner)));
     }
 
-    /// Wakes those for whom asking again may help.
+    /// Wakes the waiters that asking again may help.
     fn wake(&self, wake: Wake, resource: &Resource, slots: MutexGuard<'_, HashMap<Resource, Slot>>) {
-        let first = slots.get(resource).and_then(Slot::first_in_line);
+        let first = slots.get(resource).and_then(Slot::first_queued);
         drop(slots);
         if wake == Wake::Next {
             self.store.hub.fire(resource.as_str());
             if let Some(first) = first {
-                self.store.hub.fire(&place_of(resource, first));
+                self.store.hub.fire(&position_key(resource, first));
             }
         }
     }
@@ -193,7 +172,7 @@ impl Voter for Memory {
 
     async fn identify(&self, longest: Duration) -> Result<Server> {
         let now = self.store.clock.now();
-        let mut leases = self.store.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leases = lock(&self.store.leases);
         leases.entry(longest).or_insert(now);
         let leases = leases.iter().map(|(lease, since)| InUse { lease: *lease, for_long: now.since(*since) }).collect();
         let clock_micros = Token::after_now(None).map_or(0, Token::get);
@@ -205,8 +184,8 @@ impl Voter for Memory {
     }
 }
 
-/// Where an owner in the line of a fair lock is woken, and nobody else is.
-fn place_of(resource: &Resource, owner: OwnerId) -> String {
+/// The hub's key of one owner in the queue of a fair lock.
+fn position_key(resource: &Resource, owner: OwnerId) -> String {
     format!("{resource}\0{owner}")
 }
 
@@ -245,8 +224,8 @@ impl Backend for Memory {
         let mut slots = self.slots();
         let Some(slot) = slots.get_mut(&claim.resource) else { return Ok(Released::NotHeld) };
         let left = slot.leave(claim.owner);
-        let hold = slot.holds.iter().position(|hold| hold.owner == claim.owner).map(|place| slot.holds.remove(place));
-        let others_wait = slot.line.iter().any(|waiter| waiter.owner.client != claim.owner.client);
+        let hold = slot.holds.iter().position(|hold| hold.owner == claim.owner).map(|index| slot.holds.remove(index));
+        let others_wait = slot.queue.iter().any(|waiter| waiter.owner.client != claim.owner.client);
         self.wake(if hold.is_some() { Wake::Next } else { left }, &claim.resource, slots);
         let held = hold.is_some_and(|hold| hold.until > now);
         Ok(if held { Released::Yes { others_wait } } else { Released::NotHeld })
@@ -254,7 +233,7 @@ impl Backend for Memory {
 
     async fn watch(&self, claim: &Claim) -> Result<Signal> {
         let (name, owner) = (&claim.resource, claim.owner);
-        let key = if claim.mode == Mode::Fair { place_of(name, owner) } else { name.as_str().to_owned() };
+        let key = if claim.mode == Mode::Fair { position_key(name, owner) } else { name.as_str().to_owned() };
         Ok(self.store.hub.listen(&key).0)
     }
 
@@ -277,8 +256,7 @@ impl Backend for Memory {
     }
 
     async fn close(&self) -> Result<()> {
-        let mut clients = self.store.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        clients.remove(&self.client.id);
+        lock(&self.store.clients).remove(&self.client.id);
         Ok(())
     }
 }
@@ -287,69 +265,5 @@ impl From<Arc<Memory>> for Opened {
     fn from(store: Arc<Memory>) -> Self {
         let losses = store.losses.clone();
         Self::of_voter(store).with_losses(losses)
-    }
-}
-
-pub(crate) static SCHEMES: [Scheme; 1] = [Scheme::new(NAME, open).local().own_store()];
-
-/// The stores that have a name, for as long as somebody uses them.
-static NAMED: Mutex<BTreeMap<String, Weak<Store>>> = Mutex::new(BTreeMap::new());
-
-/// Opens `memory:` and `memory:name`.
-fn open(address: Address, context: Context) -> Opening {
-    Box::pin(async move {
-        let name = address.place();
-        let options = if name.is_empty() { MemoryOptions::new() } else { MemoryOptions::named(name) };
-        options.open(context).await
-    })
-}
-
-/// Locks inside of this process.
-#[derive(Debug, Clone, Default)]
-#[must_use = "options do nothing until a locker connects with them"]
-pub struct MemoryOptions {
-    name: Option<String>,
-}
-
-impl MemoryOptions {
-    /// A store of its own for each locker.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// A store that all lockers of the process share that use this name: in a test, as many processes.
-    pub fn named(name: impl Into<String>) -> Self {
-        Self { name: Some(name.into()) }
-    }
-}
-
-impl Sealed for MemoryOptions {}
-
-impl StoreOptions for MemoryOptions {
-    fn scheme(&self) -> &'static str {
-        NAME
-    }
-
-    fn place(&self) -> Option<String> {
-        self.name.clone()
-    }
-
-    fn open(&self, Context { client, clock, .. }: Context) -> Opening {
-        let name = self.name.clone();
-        Box::pin(async move {
-            let Some(name) = name else { return Ok(Arc::new(Memory::new(client, clock)).into()) };
-            if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)) {
-                let allowed = "memory: or memory:name, where a name has letters, digits, ., _ and -";
-                return Err(Error::config("the memory: URL", "has an address", allowed));
-            }
-            let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
-            named.retain(|_, store| store.strong_count() > 0);
-            if let Some(store) = named.get(&name).and_then(Weak::upgrade) {
-                return Ok(Arc::new(Memory::over(store, client)).into());
-            }
-            let memory = Memory::new(client, clock);
-            named.insert(name, Arc::downgrade(&memory.store));
-            Ok(Arc::new(memory).into())
-        })
     }
 }

@@ -1,16 +1,16 @@
-//! One name of the reference store: who holds it, who is in line, and its numbers.
+//! One name of the reference store: its holds, its queue and its numbers.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::NAME;
 use crate::backend::{Attempt, Claim, Mode, Queue};
-use crate::backends::verdict::{self, Turn, Verdict, has_writer, verdict};
+use crate::backends::decision::{self, Decision, Turn, decide, has_writer};
 use crate::clock::Instant;
 use crate::error::{Error, Fault, Result};
 use crate::name::{OwnerId, Token};
 
-/// How long a latch remembers what an owner has done to it, so that asking again does it once.
+/// How long a latch remembers what an owner has done, so that asking again does it once.
 const REMEMBER: Duration = Duration::from_secs(600);
 /// What a lost notification costs where nothing expires.
 const POLL: Duration = Duration::from_secs(10);
@@ -19,7 +19,7 @@ const POLL: Duration = Duration::from_secs(10);
 pub(super) struct Slot {
     pub(super) holds: Vec<Hold>,
     /// Owners that were told "busy" and may come back, first come first.
-    pub(super) line: Vec<Waiter>,
+    pub(super) queue: Vec<Waiter>,
     /// Whose turn it is when readers and writers wait for it.
     turn: Turn,
     /// The largest token handed out. Never removed: a token must not come back.
@@ -27,7 +27,7 @@ pub(super) struct Slot {
     /// How many permits there are.
     pub(super) permits: Option<u32>,
     pub(super) count: Option<u64>,
-    /// Who has set the count, counted down or removed it of late.
+    /// The owners that have set the count, counted down or removed it, and until when that is remembered.
     counted: Vec<(OwnerId, Instant)>,
 }
 
@@ -49,30 +49,30 @@ pub(super) struct Waiter {
     until: Instant,
 }
 
-/// Whom a change concerns.
+/// Which waiters a change wakes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wake {
-    Nobody,
-    /// The first in line of a fair lock, and whoever is in no line.
+    None,
+    /// The first in the queue of a fair lock, and all that wait for the name in another mode.
     Next,
 }
 
 impl Slot {
-    /// Removes what has lapsed. Whether somebody may have come to its turn by that.
+    /// Removes what has lapsed, which may bring a waiter to its turn.
     pub(super) fn expire(&mut self, now: Instant) -> Wake {
-        let before = self.line.len();
+        let before = self.queue.len();
         self.holds.retain(|hold| hold.until > now);
-        self.line.retain(|waiter| waiter.until > now || !waiter.mode.keeps_place());
-        if self.line.len() == before { Wake::Nobody } else { Wake::Next }
+        self.queue.retain(|waiter| waiter.until > now || !waiter.mode.keeps_place());
+        if self.queue.len() == before { Wake::None } else { Wake::Next }
     }
 
-    /// Whose turn it is among those who stand in line for a fair lock.
-    pub(super) fn first_in_line(&self) -> Option<OwnerId> {
-        verdict::first_in_line(&self.waiters()).copied()
+    /// The first in the queue of a fair lock.
+    pub(super) fn first_queued(&self) -> Option<OwnerId> {
+        decision::first_queued(&self.waiters()).copied()
     }
 
     pub(super) fn waiters(&self) -> Vec<(OwnerId, Mode)> {
-        self.line.iter().map(|w| (w.owner, w.mode)).collect()
+        self.queue.iter().map(|w| (w.owner, w.mode)).collect()
     }
 
     fn holders(&self) -> Vec<(OwnerId, Mode)> {
@@ -81,7 +81,7 @@ impl Slot {
 
     /// Permits that are free; negative when the number was lowered.
     pub(super) fn free(&self) -> i64 {
-        i64::from(self.permits.unwrap_or(0)) - i64::try_from(verdict::held(&self.holders())).unwrap_or(i64::MAX)
+        i64::from(self.permits.unwrap_or(0)) - i64::try_from(decision::held(&self.holders())).unwrap_or(i64::MAX)
     }
 
     pub(super) fn acquire(&mut self, claim: &Claim, at_least: Option<Token>, now: Instant) -> Result<(Attempt, Wake)> {
@@ -99,34 +99,34 @@ impl Slot {
         }
         let until = now.after(claim.lease);
         let number = self.permits.unwrap_or(0);
-        if !self.line.iter().any(|waiter| waiter.mode == Mode::Write) {
+        if !self.queue.iter().any(|waiter| waiter.mode == Mode::Write) {
             self.turn = Turn::Open;
         }
-        let (line, left) = (self.waiters(), self.turn.left_to_writers(now));
-        match verdict(&claim.owner, claim.mode, &self.holders(), &line, number, left.is_some()) {
-            Verdict::Again(mine) => {
+        let (queue, left) = (self.waiters(), self.turn.left_to_writers(now));
+        match decide(&claim.owner, claim.mode, &self.holders(), &queue, number, left.is_some()) {
+            Decision::Again(mine) => {
                 let token = self.raise(mine, claim, at_least)?;
                 self.holds[mine].until = until;
                 Ok((Attempt::Granted { token, valid_for: claim.lease }, woken))
             }
-            Verdict::Change(mine) => {
+            Decision::Change(mine) => {
                 let token = self.raise(mine, claim, at_least)?;
                 (self.holds[mine].until, self.holds[mine].mode) = (until, claim.mode.held_as());
                 Ok((Attempt::Granted { token, valid_for: claim.lease }, Wake::Next))
             }
-            Verdict::Grant => {
+            Decision::Grant => {
                 let (token, reserved_to) = self.next_tokens(claim.tokens, at_least)?;
                 self.leave(claim.owner);
                 match claim.mode {
                     Mode::Write => self.turn = Turn::Open,
-                    Mode::Read if has_writer(&claim.owner, &line) => self.turn = Turn::Writers,
+                    Mode::Read if has_writer(&claim.owner, &queue) => self.turn = Turn::Writers,
                     _ => {}
                 }
                 let (owner, mode, note) = (claim.owner, claim.mode, claim.note.clone());
                 self.holds.push(Hold { owner, mode, token, reserved_to, since: SystemTime::now(), until, note });
-                Ok((Attempt::Granted { token, valid_for: claim.lease }, Wake::Nobody))
+                Ok((Attempt::Granted { token, valid_for: claim.lease }, Wake::None))
             }
-            Verdict::Busy => Ok((self.busy(claim, now), woken)),
+            Decision::Busy => Ok((self.busy(claim, now), woken)),
         }
     }
 
@@ -134,7 +134,7 @@ impl Slot {
         // The first to end: with permits that may be enough, and otherwise all come to their end.
         let mut ends = self.holds.iter().map(|hold| hold.until.since(now)).min().unwrap_or(POLL);
         if claim.mode == Mode::Read && self.holds.is_empty() {
-            // Nobody tells those who have left it to a writer that does not come.
+            // A reader is not told when the writer that it left the lock to does not come.
             self.turn = self.turn.begun(now);
             ends = self.turn.left_to_writers(now).unwrap_or(ends);
         }
@@ -143,20 +143,20 @@ impl Slot {
             return Attempt::busy(ends, holder);
         }
         let until = now.after(claim.place_lease());
-        match self.line.iter_mut().find(|waiter| waiter.owner == claim.owner) {
-            Some(place) => place.until = until,
+        match self.queue.iter_mut().find(|waiter| waiter.owner == claim.owner) {
+            Some(waiter) => waiter.until = until,
             None => {
                 if claim.mode == Mode::Write && self.holds.iter().any(|hold| hold.mode == Mode::Read) {
                     self.turn = Turn::Writers;
                 }
-                self.line.push(Waiter { owner: claim.owner, mode: claim.mode, until });
+                self.queue.push(Waiter { owner: claim.owner, mode: claim.mode, until });
             }
         }
-        // Those before this one, who may be dead, and this one's own place.
-        let before = self.line.iter().take_while(|waiter| waiter.owner != claim.owner);
-        let lines = before.filter(|w| w.mode.keeps_place()).map(|waiter| waiter.until.since(now)).min();
-        let place = claim.mode.keeps_place().then(|| claim.place_lease() / 3);
-        let within = [Some(ends), lines, place].into_iter().flatten().min().unwrap_or(ends);
+        // The waiters before this one may be dead, and its own position needs to be kept.
+        let before = self.queue.iter().take_while(|waiter| waiter.owner != claim.owner);
+        let ahead = before.filter(|w| w.mode.keeps_place()).map(|waiter| waiter.until.since(now)).min();
+        let position = claim.mode.keeps_place().then(|| claim.place_lease() / 3);
+        let within = [Some(ends), ahead, position].into_iter().flatten().min().unwrap_or(ends);
         Attempt::busy(within, holder)
     }
 
@@ -165,8 +165,8 @@ impl Slot {
         let busy = Attempt::busy(POLL, None);
         let again = self.counted.iter().any(|(owner, _)| *owner == claim.owner);
         match claim.mode {
-            Mode::CountZero if self.count.is_some() => return (busy, Wake::Nobody),
-            Mode::SetCount { .. } if !again && self.count.is_some() => return (busy, Wake::Nobody),
+            Mode::CountZero if self.count.is_some() => return (busy, Wake::None),
+            Mode::SetCount { .. } if !again && self.count.is_some() => return (busy, Wake::None),
             Mode::CountZero => {}
             _ if again => {}
             mode => {
@@ -179,16 +179,16 @@ impl Slot {
                 self.count = self.count.filter(|left| *left > 0);
             }
         }
-        let wake = if self.count.is_none() { Wake::Next } else { Wake::Nobody };
+        let wake = if self.count.is_none() { Wake::Next } else { Wake::None };
         (Attempt::Done { left: self.count.unwrap_or(0) }, wake)
     }
 
-    /// Gives up a place in line. Whether there was one that others may have waited behind.
+    /// Gives up a position. Others may have waited behind it.
     pub(super) fn leave(&mut self, owner: OwnerId) -> Wake {
-        let place = self.line.iter().position(|waiter| waiter.owner == owner);
-        match place.map(|place| self.line.remove(place)) {
+        let position = self.queue.iter().position(|waiter| waiter.owner == owner);
+        match position.map(|position| self.queue.remove(position)) {
             Some(waiter) if waiter.mode.keeps_place() => Wake::Next,
-            _ => Wake::Nobody,
+            _ => Wake::None,
         }
     }
 

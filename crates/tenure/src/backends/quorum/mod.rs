@@ -1,10 +1,13 @@
-//! Redlock over any stores: a backend made of backends. A lock is held by who holds it at a majority of them.
+//! Redlock over any stores: a backend made of backends. The holder of a lock holds it at a majority of them.
 //!
 //! What is added to the algorithm: a token that stands on a majority before the lock is granted, a quarantine for nodes that
 //! have restarted, and renewal. `docs/redlock.md` says what that survives.
 
-mod attempts;
-mod errands;
+mod ballot;
+mod ballots;
+mod connect;
+mod detached;
+mod messages;
 #[cfg(test)]
 mod model;
 mod node;
@@ -14,37 +17,30 @@ mod round;
 pub(crate) mod rules;
 mod upkeep;
 mod view;
-mod words;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures_util::future::join_all;
 use tokio::time::Instant as Timeout;
 
-use self::attempts::Attempts;
-use self::errands::{Call, Errands};
+use self::ballots::Ballots;
+use self::detached::{DetachedCalls, Replies};
 use self::node::{Common, Node};
 pub use self::open::QuorumOptions;
 pub(crate) use self::open::SCHEMES;
-use self::roster::Roster;
 use self::rules::majority;
-use self::words::modes;
 use crate::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Leases, Mode, NodeState, Nodes, Opened, Pushes, Reach, Released, Renewal,
-    Safety, Scope, Standing, State, Survival, Voter,
+    Attempt, Backend, Broken, Capabilities, Claim, NodeState, Nodes, Opened, Released, Renewal, Scope, State, Voter,
 };
 use crate::clock::{Clock, Drift};
-use crate::error::TooFewNodes;
-use crate::error::{Error, Fault, Result, Source};
+use crate::error::{Error, Fault, Result, Source, TooFewNodes};
 use crate::name::Resource;
 use crate::signal::Signal;
-use async_trait::async_trait;
 
 const NAME: &str = "quorum";
-/// How many nodes make sense. More would only be slower.
-const SIZES: [usize; 3] = [3, 5, 7];
 
 /// Options of a [`Quorum`].
 #[derive(Debug, Clone)]
@@ -88,11 +84,11 @@ pub struct Quorum {
 struct Inner {
     nodes: Vec<Arc<Node>>,
     common: Arc<Common>,
-    attempts: Attempts,
-    errands: Errands,
+    ballots: Ballots,
+    detached: DetachedCalls,
     drift: Drift,
     vote_within: Duration,
-    /// When the nodes are to be asked again who they are, in nanoseconds of the lease clock.
+    /// When the nodes are to be identified again, in nanoseconds of the lease clock.
     refresh_at: AtomicU64,
     is_closed: AtomicBool,
 }
@@ -108,39 +104,9 @@ impl Quorum {
         };
         Self::connect(nodes.into_iter().map(|(name, store)| (name, opener(store))).collect(), settings).await
     }
-
-    async fn connect(nodes: Vec<(String, Box<node::Open>)>, settings: Settings) -> Result<Self> {
-        let n = nodes.len();
-        if !SIZES.contains(&n) {
-            let problem = match n {
-                0 | 1 => "is no quorum: that node alone decides, and its own URL says so",
-                n if n % 2 == 0 => "survives no more failures than one node less, and can come to a draw",
-                _ => "is more than is of use",
-            };
-            return Err(Error::config(format!("a quorum of {n}"), problem, "3, 5 or 7 nodes"));
-        }
-        let Settings { clock, drift, timeout, node_timeout, lease, quarantine } = settings;
-        let common = Arc::new(Common { roster: Roster::new(n, clock.clone(), quarantine, lease, timeout), clock, timeout });
-        let nodes = nodes.into_iter().enumerate().map(|(place, (name, open))| Node::new(name, place, open, &common)).collect();
-        let (attempts, errands, refresh_at) = (Attempts::new(n), Errands::here(), AtomicU64::new(0));
-        let inner = Arc::new(Inner {
-            nodes,
-            common,
-            attempts,
-            errands,
-            drift,
-            vote_within: node_timeout,
-            refresh_at,
-            is_closed: AtomicBool::new(false),
-        });
-        let errors = inner.identify_all(timeout).await;
-        inner.check(&errors)?;
-        let capabilities = inner.capabilities();
-        Ok(Self { inner, capabilities })
-    }
 }
 
-/// So much later; long after the end of everything if that cannot be said.
+/// A later time; a year from now if that overflows.
 fn later(within: Duration) -> Timeout {
     let now = Timeout::now();
     now.checked_add(within).unwrap_or_else(|| now + Duration::from_secs(365 * 24 * 3600))
@@ -152,57 +118,13 @@ fn silent(doing: &str, within: Duration) -> Error {
 }
 
 impl Inner {
-    /// Refuses nodes that should not be in the list, and too few that answer.
-    fn check(&self, errors: &[Option<Error>]) -> Result<()> {
-        let fix = "independent servers, each once";
-        for (node, error) in self.nodes.iter().zip(errors) {
-            let asked = || format!("the node {}", node.name);
-            if let Standing::Refused { why } = node.state().standing {
-                return Err(Error::config(asked(), why.trim_start_matches("it "), fix));
-            }
-            match error {
-                Some(e) if e.fault() == Some(Fault::ReadOnly) => return Err(Error::config(asked(), "is a replica", fix)),
-                Some(e @ (Error::Config(_) | Error::Unsupported { .. })) => return Err(e.clone()),
-                _ => {}
-            }
-            if node.opened().is_some_and(|store| store.capabilities().fails_over) {
-                return Err(Error::config(asked(), "fails over to another server, which may not have its votes", fix));
-            }
-        }
-        if errors.iter().filter(|error| error.is_none()).count() < majority(self.nodes.len()) {
-            return Err(self.too_few("connecting", errors));
-        }
-        Ok(())
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        let nodes: Vec<&Capabilities> =
-            self.nodes.iter().filter_map(|node| node.opened()).map(|node| node.capabilities()).collect();
-        let all = |can: fn(&Capabilities) -> bool| nodes.iter().all(|node| can(node));
-        let narrow = |reach: Reach| nodes.iter().any(|node| node.reach == reach);
-        let reach = [Reach::Process, Reach::Machine].into_iter().find(|reach| narrow(*reach));
-        let restarts = if self.common.roster.quarantine { Survival::Lock } else { Survival::FenceOnly };
-        Capabilities {
-            backend: NAME,
-            reach: reach.unwrap_or(Reach::Network),
-            nodes: u32::try_from(self.nodes.len()).unwrap_or(u32::MAX),
-            modes: modes(all(|node| node.modes.carry(Mode::Read))),
-            leases: nodes.iter().fold(Leases::ANY, |leases, node| leases.and(node.leases)),
-            batch: nodes.iter().map(|node| node.batch).min().unwrap_or(1),
-            token_blocks: all(|node| node.token_blocks),
-            queues: nodes.iter().any(|node| node.queues),
-            watch_first: all(|node| node.watch_first),
-            // A majority may be found again when nodes come back, or come out of quarantine.
-            fails_over: true,
-            pushes_losses: Pushes::Never,
-            safety: Safety {
-                holder_pause: Survival::FenceOnly,
-                store_restart: restarts,
-                power_loss: restarts,
-                failover: Survival::FenceOnly,
-                clock_jump: Survival::FenceOnly,
-            },
-        }
+    /// Asks all nodes at once.
+    fn ask_all<T, F>(&self, call: impl Fn(Arc<Node>) -> F) -> Replies<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        self.detached.ask(self.nodes.iter().enumerate().map(|(index, node)| (index, call(Arc::clone(node)))))
     }
 
     fn queues(&self) -> bool {
@@ -237,28 +159,24 @@ impl Inner {
         }))
     }
 
-    /// Listens at a majority at least: one of them will say when a holder's majority has changed.
+    /// Listens at a majority at least: one of them will tell when the holder's majority has changed.
     async fn watch(self: &Arc<Self>, claim: &Claim) -> Result<Signal> {
-        let blocked_by = self.attempts.blocked_by(claim, self.common.clock.now());
-        let subscribe = |(place, node): (usize, &Arc<Node>)| -> Call<Result<Signal>> {
-            let (node, claim) = (Arc::clone(node), claim.clone());
-            Box::pin(async move {
-                let claim = &claim;
-                (place, node.call("subscribing", |store| async move { store.watch(claim).await }).await)
-            })
-        };
-        let mut calls = self.errands.ask(self.nodes.iter().enumerate().map(subscribe));
+        let blocked_by = self.ballots.blocked_by(claim, self.common.clock.now());
+        let mut replies = self.ask_all(|node| {
+            let claim = claim.clone();
+            async move { node.call("subscribing", |store| async move { store.watch(&claim).await }).await }
+        });
         let mut signals = Vec::new();
         let mut errors = vec![None; self.nodes.len()];
         while signals.len() < majority(self.nodes.len()) {
-            match calls.recv().await {
-                Some((place, Ok(signal))) => signals.push((place, signal)),
-                Some((place, Err(e))) => errors[place] = Some(e),
+            match replies.recv().await {
+                Some((node, Ok(signal))) => signals.push((node, signal)),
+                Some((node, Err(e))) => errors[node] = Some(e),
                 None => return Err(self.too_few("subscribing", &errors)),
             }
         }
-        while let Ok((place, answer)) = calls.try_recv() {
-            signals.extend(answer.ok().map(|signal| (place, signal)));
+        while let Ok((node, answer)) = replies.try_recv() {
+            signals.extend(answer.ok().map(|signal| (node, signal)));
         }
         Signal::any_of(signals, blocked_by).ok_or_else(|| self.too_few("subscribing", &errors))
     }
@@ -301,7 +219,7 @@ impl Backend for Quorum {
     async fn close(&self) -> Result<()> {
         // Votes that are being given back get a chance; leases end what is left.
         let within = (self.inner.vote_within * 4).min(self.inner.common.timeout / 4);
-        drop(tokio::time::timeout(within, self.inner.errands.idle()).await);
+        drop(tokio::time::timeout(within, self.inner.detached.idle()).await);
         self.inner.is_closed.store(true, Ordering::Relaxed);
         let nodes = self.inner.nodes.iter().filter_map(|node| node.opened());
         join_all(nodes.map(|node| tokio::time::timeout(self.inner.common.timeout / 2, node.close()))).await;

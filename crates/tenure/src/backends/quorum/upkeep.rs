@@ -1,4 +1,4 @@
-//! Renewing and giving back, on all nodes.
+//! Renewing and giving back at all nodes, and staying in touch with them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -6,32 +6,30 @@ use std::time::Duration;
 
 use tokio::time::Instant as Timeout;
 
-use super::attempts::Attempt;
-use super::errands::Call;
-use super::node::Node;
+use super::ballot::Ballot;
 use super::rules::{Return, majority, renewed, returned};
 use super::{Inner, later, silent};
 use crate::backend::{Claim, Released, Renewal};
 use crate::clock::Instant;
 use crate::error::{Error, Fault, Result};
 
-/// How often the nodes are asked who they are, while they are asked for locks.
+/// How often the nodes are identified, while they are asked for locks.
 const REFRESH: Duration = Duration::from_secs(5);
-/// However much they differ from what is known.
+/// The least time between two identifications.
 const AT_MOST_EVERY: Duration = Duration::from_millis(200);
-/// After so long without a word the clocks of the nodes may be others than are known.
+/// After so long without an answer, what is known of the nodes' clocks is void.
 const OUT_OF_TOUCH: Duration = Duration::from_secs(600);
 /// The pauses between tries to give a vote back.
 const GIVE_BACK: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
-/// A renewal while its answers come in. What comes after the caller was answered counts for the nodes' sake.
+/// A renewal while its answers come in. Answers that come after the caller's are for the nodes' sake.
 struct Renewing {
     inner: Arc<Inner>,
-    attempts: Vec<Arc<Attempt>>,
+    ballots: Vec<Arc<Ballot>>,
     claims: Arc<[Claim]>,
     /// By claim, by node.
     answers: Vec<Vec<Option<Renewal>>>,
-    /// What has come of each claim.
+    /// By claim.
     outcome: Vec<Option<Renewal>>,
 }
 
@@ -42,19 +40,14 @@ impl Renewing {
             let before = self.outcome[claim];
             let after = before.filter(|outcome| !matches!(outcome, Renewal::Unknown(_))).or_else(|| renewed(answers));
             self.outcome[claim] = after;
-            match (before, after) {
-                (None, Some(Renewal::Extended { .. })) => {
-                    // All that have said so far that they do not have it.
-                    for (node, answer) in answers.iter().enumerate() {
-                        if *answer == Some(Renewal::Gone) {
-                            self.inner.give_again(node, &self.attempts[claim], &self.claims[claim]);
-                        }
-                    }
-                }
-                (Some(Renewal::Extended { .. }), _) if answers[node] == Some(Renewal::Gone) => {
-                    self.inner.give_again(node, &self.attempts[claim], &self.claims[claim]);
-                }
-                _ => {}
+            // A hold that goes on is given to the nodes that lack it: all so far when that is decided, then each that says so.
+            let lacking = match (before, after) {
+                (None, Some(Renewal::Extended { .. })) => 0..answers.len(),
+                (Some(Renewal::Extended { .. }), _) => node..node + 1,
+                _ => 0..0,
+            };
+            for node in lacking.filter(|node| answers[*node] == Some(Renewal::Gone)) {
+                self.inner.give_again(node, &self.ballots[claim], &self.claims[claim]);
             }
         }
     }
@@ -69,40 +62,35 @@ impl Inner {
         self.refresh();
         let now = self.common.clock.now();
         let n = self.nodes.len();
-        let attempts: Vec<Arc<Attempt>> = claims.iter().map(|claim| self.attempts.held(claim, now)).collect();
-        let at_nodes: Arc<[Claim]> =
-            claims.iter().zip(&attempts).map(|(claim, attempt)| Claim { owner: attempt.owner, ..claim.clone() }).collect();
+        let ballots: Vec<Arc<Ballot>> = claims.iter().map(|claim| self.ballots.held(claim, now)).collect();
+        let at_nodes: Arc<[Claim]> = claims.iter().zip(&ballots).map(|(claim, ballot)| ballot.owner.claim(claim)).collect();
         let (answers, outcome) = (vec![vec![None; n]; claims.len()], vec![None; claims.len()]);
-        let mut renewing = Renewing { inner: Arc::clone(self), attempts, claims: Arc::clone(&at_nodes), answers, outcome };
-        let mut calls = self.errands.ask((0..n).map(|node| self.renew_at(node, Arc::clone(&at_nodes))));
+        let mut renewing = Renewing { inner: Arc::clone(self), ballots, claims: Arc::clone(&at_nodes), answers, outcome };
+        let mut replies = self.ask_all(|node| node.renew(Arc::clone(&at_nodes)));
         let mut errors = vec![None; n];
         let shortest = claims.iter().map(|claim| claim.lease).min().unwrap_or_default();
         let until = later(self.node_timeout(shortest));
         while !renewing.is_decided() {
-            match tokio::time::timeout_at(until, calls.recv()).await {
-                Ok(Some((node, said))) => {
-                    renewing.hear(node, said.as_deref().unwrap_or_default());
-                    errors[node] = said.err();
-                }
-                Ok(None) | Err(_) => break,
-            }
+            let Ok(Some((node, said))) = tokio::time::timeout_at(until, replies.recv()).await else { break };
+            renewing.hear(node, said.as_deref().unwrap_or_default());
+            errors[node] = said.err();
         }
         let outcome: Vec<Renewal> =
             renewing.outcome.iter().map(|outcome| outcome.unwrap_or(Renewal::Unknown(Fault::Timeout))).collect();
-        for ((claim, outcome), attempt) in claims.iter().zip(&outcome).zip(&renewing.attempts) {
+        for ((claim, outcome), ballot) in claims.iter().zip(&outcome).zip(&renewing.ballots) {
             match outcome {
-                Renewal::Extended { valid_for } => attempt.extended(now.after(*valid_for)),
-                Renewal::Gone if attempt.is_alive() => {
-                    // The engine will not give it back any more, nor ask for it: what is left would keep others waiting.
-                    attempt.give_up();
-                    self.attempts.forget(claim.owner);
-                    (0..n).for_each(|node| self.give_back(node, Claim { owner: attempt.owner, ..claim.clone() }));
+                Renewal::Extended { valid_for } => ballot.extended(now.after(*valid_for)),
+                Renewal::Gone if ballot.is_alive() => {
+                    // The engine will neither give it back nor ask for it: the votes that are left would block other owners.
+                    ballot.give_up();
+                    self.ballots.forget(claim.owner);
+                    self.give_back_all(&ballot.owner.claim(claim));
                 }
                 Renewal::Gone | Renewal::Unknown(_) => {}
             }
         }
-        self.errands.run(async move {
-            while let Some((node, said)) = calls.recv().await {
+        self.detached.run(async move {
+            while let Some((node, said)) = replies.recv().await {
                 renewing.hear(node, said.as_deref().unwrap_or_default());
             }
         });
@@ -112,90 +100,63 @@ impl Inner {
         Ok(outcome)
     }
 
-    fn renew_at(self: &Arc<Self>, node: usize, claims: Arc<[Claim]>) -> Call<Result<Vec<Renewal>>> {
-        let inner = Arc::clone(self);
-        Box::pin(async move {
-            let (asked, claims) = (&inner.nodes[node], &claims);
-            let mut said = match asked.call("renewing", |store| async move { store.renew(claims).await }).await {
-                Ok(said) => said,
-                Err(e) => return (node, Err(e)),
-            };
-            if said.iter().any(|one| matches!(one, Renewal::Extended { .. })) {
-                // From another server than the one that is known it means nothing yet.
-                let known = asked.is_current() || asked.identify().await.is_ok();
-                if !known || asked.objection().is_some() {
-                    let extended = said.iter_mut().filter(|one| matches!(one, Renewal::Extended { .. }));
-                    extended.for_each(|one| *one = Renewal::Unknown(Fault::Quarantine));
-                }
-            }
-            (node, Ok(said))
-        })
-    }
-
     pub(super) async fn release(self: &Arc<Self>, claim: &Claim) -> Result<Released> {
-        let now = self.common.clock.now();
-        let (attempt, places) = self.attempts.giving_back(claim, now);
+        let (ballot, queued) = self.ballots.giving_back(claim, self.common.clock.now());
         let n = self.nodes.len();
-        let at_nodes = Claim { owner: attempt.owner, ..claim.clone() };
-        let places: Arc<[Claim]> = places.into_iter().map(|owner| Claim { owner, ..claim.clone() }).collect();
+        // The hold last: its answer is the one that counts.
+        let at_nodes: Arc<[Claim]> = queued.into_iter().chain([ballot.owner]).map(|owner| owner.claim(claim)).collect();
         let mut errors = vec![None; n];
-        let mut calls = self.errands.ask((0..n).map(|node| self.release_at(node, at_nodes.clone(), Arc::clone(&places))));
+        let calls = (0..n).map(|node| (node, Arc::clone(self).release_at(node, Arc::clone(&at_nodes))));
+        let mut replies = self.detached.ask(calls);
         let mut pending = n;
         let until = later(self.node_timeout(claim.lease));
-        let outcome = loop {
-            let (yes, no) = self.attempts.count_returned(claim);
-            match returned(n, yes, no, pending) {
-                Return::Wait => {}
-                decided => break decided,
+        loop {
+            let said = self.ballots.returned(claim);
+            let no = said.iter().filter(|said| **said == Released::NotHeld).count();
+            let released = match returned(n, said.len() - no, no, pending) {
+                Return::Wait => None,
+                Return::Yes => Some(Released::Yes { others_wait: said.contains(&Released::Yes { others_wait: true }) }),
+                Return::NotHeld => Some(Released::NotHeld),
+                Return::Unknown => return Err(self.too_few("releasing", &errors)),
+            };
+            if let Some(released) = released {
+                self.ballots.forget(claim.owner);
+                return Ok(released);
             }
-            match tokio::time::timeout_at(until, calls.recv()).await {
+            match tokio::time::timeout_at(until, replies.recv()).await {
                 Ok(Some((node, answer))) => {
                     pending -= 1;
                     match answer {
-                        Ok(said) => self.attempts.returned(claim, node, said),
+                        Ok(said) => self.ballots.note_returned(claim, node, said),
                         Err(e) => errors[node] = Some(e),
                     }
                 }
                 Ok(None) | Err(_) => pending = 0,
             }
-        };
-        match outcome {
-            Return::Yes | Return::NotHeld => {
-                let others_wait = self.attempts.others_wait(claim);
-                self.attempts.forget(claim.owner);
-                Ok(if outcome == Return::Yes { Released::Yes { others_wait } } else { Released::NotHeld })
-            }
-            Return::Wait | Return::Unknown => Err(self.too_few("releasing", &errors)),
         }
     }
 
-    fn release_at(self: &Arc<Self>, node: usize, claim: Claim, places: Arc<[Claim]>) -> Call<Result<Released>> {
-        let inner = Arc::clone(self);
-        Box::pin(async move {
-            let (asked, claim) = (&inner.nodes[node], &claim);
-            for place in &*places {
-                if asked.call("releasing", |store| async move { store.release(place).await }).await.is_err() {
-                    inner.give_back(node, place.clone());
-                }
+    /// Releases claims at one node, and says what became of the last one.
+    async fn release_at(self: Arc<Self>, node: usize, claims: Arc<[Claim]>) -> Result<Released> {
+        let mut last = Ok(Released::NotHeld);
+        for claim in &*claims {
+            last = self.nodes[node].release(claim).await;
+            if last.is_err() {
+                self.give_back(node, claim.clone());
             }
-            let released = asked.call("releasing", |store| async move { store.release(claim).await }).await;
-            if released.is_err() {
-                inner.give_back(node, claim.clone());
-            }
-            (node, released)
-        })
+        }
+        last
     }
 
-    /// Gives a vote back in the background, however long the node takes to understand, until its lease must have ended.
+    /// Gives a vote back in the background. Tries until the node has understood, or the lease must have ended.
     pub(super) fn give_back(self: &Arc<Self>, node: usize, claim: Claim) {
         // Where very many are not understood, their leases end them.
         let Some(one_of_few) = self.nodes[node].gives_back() else { return };
         let inner = Arc::clone(self);
-        self.errands.run(async move {
+        self.detached.run(async move {
             let give_up = inner.common.clock.now().after(claim.lease);
             let mut pause = GIVE_BACK.0;
-            let claim = &claim;
-            while let Err(e) = inner.nodes[node].call("releasing", |store| async move { store.release(claim).await }).await {
+            while let Err(e) = inner.nodes[node].release(&claim).await {
                 let is_over = inner.common.clock.now() >= give_up || inner.is_closed.load(Ordering::Relaxed);
                 if is_over || !e.is_transient() {
                     break;
@@ -207,12 +168,12 @@ impl Inner {
         });
     }
 
-    /// Leaves all places in line of an attempt.
-    pub(super) fn leave(self: &Arc<Self>, claim: Claim) {
+    /// Gives back the votes and the positions in queues of one owner, at all nodes.
+    pub(super) fn give_back_all(self: &Arc<Self>, claim: &Claim) {
         (0..self.nodes.len()).for_each(|node| self.give_back(node, claim.clone()));
     }
 
-    /// Asks the nodes who they are, if that is due.
+    /// Identifies the nodes, if that is due.
     pub(super) fn refresh(self: &Arc<Self>) {
         let now = self.common.clock.now();
         let due = self.refresh_at.load(Ordering::Relaxed);
@@ -221,10 +182,10 @@ impl Inner {
             return;
         }
         let inner = Arc::clone(self);
-        self.errands.run(async move { drop(inner.identify_all(inner.patience()).await) });
+        self.detached.run(async move { drop(inner.identify_all(inner.patience()).await) });
     }
 
-    /// Asks the nodes who they are, unless that was done just now.
+    /// Identifies the nodes, unless that was done just now.
     pub(super) fn refresh_early(self: &Arc<Self>) {
         let due = Instant::from_nanos(self.refresh_at.load(Ordering::Relaxed));
         if due.since(self.common.clock.now()) < REFRESH - AT_MOST_EVERY {
@@ -233,7 +194,7 @@ impl Inner {
         }
     }
 
-    /// Waits for what the nodes say of themselves, if nothing has been heard of them for long.
+    /// Waits for the nodes to identify themselves, if that was long ago.
     pub(super) async fn keep_in_touch(self: &Arc<Self>) {
         let due = Instant::from_nanos(self.refresh_at.load(Ordering::Relaxed));
         if self.common.clock.now().since(due) > OUT_OF_TOUCH {
@@ -250,23 +211,19 @@ impl Inner {
         }
     }
 
-    /// Asks all nodes who they are, and waits for those that answer in time.
+    /// Identifies all nodes, and waits for those that answer in time.
     pub(super) async fn identify_all(self: &Arc<Self>, within: Duration) -> Vec<Option<Error>> {
         let mut errors = vec![None; self.nodes.len()];
         let begun = self.common.clock.now();
-        let identify = |(place, node): (usize, &Arc<Node>)| -> Call<Result<()>> {
-            let node = Arc::clone(node);
-            Box::pin(async move { (place, node.identify().await) })
-        };
-        let mut calls = self.errands.ask(self.nodes.iter().enumerate().map(identify));
+        let mut replies = self.ask_all(|node| async move { node.identify().await });
         let all_the_time = later(self.common.timeout);
         let mut until = later(within);
-        let (mut answered, mut met) = (vec![false; self.nodes.len()], 0);
-        while let Ok(Some((node, answer))) = tokio::time::timeout_at(until, calls.recv()).await {
+        let (mut answered, mut identified) = (vec![false; self.nodes.len()], 0);
+        while let Ok(Some((node, answer))) = tokio::time::timeout_at(until, replies.recv()).await {
             (answered[node], errors[node]) = (true, answer.err());
-            met += usize::from(errors[node].is_none());
-            if met >= majority(self.nodes.len()) {
-                // One that hangs costs a moment, and not all the time that there is; unless it may know what a young one forgot.
+            identified += usize::from(errors[node].is_none());
+            if identified >= majority(self.nodes.len()) {
+                // A node that hangs costs a moment only, unless it may know what a restarted one forgot.
                 let rest = self.vote_within.max(self.common.clock.now().since(begun));
                 until = if self.common.roster.is_undecided() { all_the_time } else { until.min(later(rest)) };
             }

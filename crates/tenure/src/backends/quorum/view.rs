@@ -1,11 +1,10 @@
-//! What the nodes say of a name, side by side and put together; and breaking its holds on all of them.
+//! What the nodes say of a name, side by side and merged; and breaking its holds at all nodes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::attempts::{engines_own, number_of_try};
-use super::errands::Call;
+use super::ballot::NodeOwner;
 use super::node::Node;
 use super::rules::majority;
 use super::{Inner, NAME, later, silent};
@@ -13,7 +12,7 @@ use crate::backend::{Broken, Holder, NodeReport, Scope, State, Voter};
 use crate::error::{Error, Fault, NodeTrouble, Result};
 use crate::name::{OwnerId, Resource, Token};
 
-/// How much longer than for a vote is waited for what only people read.
+/// How much longer than for a vote an inspection waits.
 const PATIENCE: u32 = 10;
 /// How long a node may take to list all that is held: many round trips, each bounded by itself.
 const LISTING: Duration = Duration::from_secs(60);
@@ -22,11 +21,11 @@ const TRIES: u32 = 5;
 
 /// An owner as the engine knows it, if it is one of ours.
 pub(super) fn as_engine_knows(owner: &str) -> String {
-    owner.parse::<OwnerId>().map_or_else(|_| owner.to_owned(), |owner| engines_own(owner).to_string())
+    owner.parse::<OwnerId>().map_or_else(|_| owner.to_owned(), |owner| NodeOwner::from(owner).owner.to_string())
 }
 
-/// Owners as people are to read them. One that holds at a majority looks the same everywhere; another try of the same owner
-/// does not, for its votes do not count with those.
+/// Owners as they are shown. The holder at a majority looks the same everywhere; another attempt of the same owner does not, because its
+/// votes do not count with those.
 struct Names {
     /// As the nodes know them.
     all: Vec<String>,
@@ -40,7 +39,7 @@ impl Names {
         if self.merged.iter().any(|merged| merged == owner) || !has_others() {
             return own;
         }
-        let tried = owner.parse().map_or(0, |owner: OwnerId| number_of_try(owner));
+        let tried = owner.parse().map_or(0, |owner: OwnerId| NodeOwner::from(owner).attempt);
         format!("{own} (try {tried})")
     }
 
@@ -49,8 +48,7 @@ impl Names {
     }
 }
 
-/// Those who hold at a majority of the nodes, or may do so: nodes that have not answered may say so too. The owners are as the
-/// nodes know them.
+/// The holders at a majority of the nodes, as far as the silent ones may complete it. The owners are as the nodes know them.
 fn with_majority(nodes: usize, found: &[&Vec<Holder>]) -> Vec<Holder> {
     let mut by_owner = BTreeMap::<&str, Vec<&Holder>>::new();
     for holder in found.iter().copied().flatten() {
@@ -101,20 +99,18 @@ impl Inner {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let call = |(place, node): (usize, &Arc<Node>)| -> Call<Result<T>> {
-            let node = Arc::clone(node);
-            // What is to be asked is put together here, and asked where the node lives.
+        let mut replies = self.ask_all(|node| {
+            // The question is made here, and asked where the node lives.
             let asks = node.opened().map(|store| ask(Arc::clone(store)));
-            Box::pin(async move {
+            async move {
                 let away = || Error::unavailable(NAME, doing, Fault::Connection, "it has not been reached yet");
                 let asks = asks.ok_or_else(away);
-                (place, node.call_within(within, doing, |_| async move { asks?.await }).await)
-            })
-        };
-        let mut calls = self.errands.ask(self.nodes.iter().enumerate().map(call));
+                node.call_within(within, doing, |_| async move { asks?.await }).await
+            }
+        });
         let mut answers: Vec<Result<T>> = self.nodes.iter().map(|_| Err(silent(doing, within))).collect();
         let mut until = later(within);
-        while let Ok(Some((node, answer))) = tokio::time::timeout_at(until, calls.recv()).await {
+        while let Ok(Some((node, answer))) = tokio::time::timeout_at(until, replies.recv()).await {
             answers[node] = answer;
             if answers.iter().flatten().count() == majority(self.nodes.len()) {
                 until = until.min(later(self.patience()));
@@ -190,7 +186,7 @@ impl Inner {
         for _ in 0..TRIES {
             let break_it = |store: Arc<dyn Voter>| {
                 let name = name.clone();
-                // Half broken would look like not held to the next who tries.
+                // Half broken would look like not held to the next try.
                 async move {
                     match fence {
                         Some(fence) => again_if_lost(|| store.break_above(&name, fence)).await,
@@ -202,7 +198,7 @@ impl Inner {
             self.enough("breaking", &answers)?;
             let broken: Vec<&Broken> = answers.iter().flatten().flatten().collect();
             if holders.is_empty() {
-                // One who came in between.
+                // A holder that came in between.
                 let found: Vec<&Vec<Holder>> = broken.iter().map(|broken| &broken.holders).collect();
                 holders =
                     if found.len() >= majority(self.nodes.len()) { with_majority(self.nodes.len(), &found) } else { holders };

@@ -1,7 +1,7 @@
 //! Which rows are of this run of the machine. The lease clock starts anew with the next one, so the others are void.
 //!
 //! A container may have a boot id of its own and share a file with its host (`systemd-nspawn` does that), though both have one
-//! kernel, and one clock. Whose pipe has a writer lives, and nobody outlives a restart: so its boot is this one, whatever its id is.
+//! kernel and one clock. A client whose pipe has a writer lives, and none outlives a restart: so its boot is this one, whatever its id.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,10 +14,10 @@ use crate::name::{ClientId, OwnerId};
 
 /// The boot ids that are known to be those of this run.
 #[derive(Debug, Clone)]
-pub(super) struct Boots(Arc<Mutex<Known>>);
+pub(super) struct Boots(Arc<Mutex<KnownBoots>>);
 
 #[derive(Debug)]
-struct Known {
+struct KnownBoots {
     mine: String,
     /// Proven once, true for as long as this process lives.
     others: HashSet<String>,
@@ -28,15 +28,15 @@ struct Known {
 
 impl Boots {
     pub(super) fn new(mine: String) -> Self {
-        Self(Arc::new(Mutex::new(Known { mine, others: HashSet::new(), void: HashSet::new(), peers: None })))
+        Self(Arc::new(Mutex::new(KnownBoots { mine, others: HashSet::new(), void: HashSet::new(), peers: None })))
     }
 
-    /// From now on these are asked who lives.
+    /// From now on these peers are asked whether a client lives.
     pub(super) fn ask(&self, peers: &Arc<Peers>) {
         self.lock().peers = Some(Arc::clone(peers));
     }
 
-    /// A transaction begins: who had no pipe may have made one.
+    /// A transaction begins: a client may have made its pipe since.
     pub(super) fn look_again(&self) {
         self.lock().void.clear();
     }
@@ -53,12 +53,12 @@ impl Boots {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, KnownBoots> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
+impl KnownBoots {
     fn has(&mut self, boot: &str, client: &str) -> bool {
         if boot == self.mine || self.others.contains(boot) {
             return true;
@@ -70,7 +70,7 @@ impl Known {
         let life = self.peers.as_ref().zip(id).map(|(peers, id)| (peers.look(id), peers, id));
         match life {
             Some((Life::Alive(_), ..)) => self.others.insert(boot.to_owned()),
-            // Who cannot look must not take its lock.
+            // A client that cannot look must not take the lock.
             Some((Life::Unknown, peers, id)) if peers.is_blinded(id) => true,
             _ => !self.void.insert(client.to_owned()),
         }

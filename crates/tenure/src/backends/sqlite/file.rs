@@ -11,7 +11,7 @@ use rustix::fs::{Access, access};
 use super::bounds::Bounds;
 use super::fault::{NAME, io_error, is_busy, shown, sqlite_error};
 use super::format::{self, Format};
-use super::place::{Inode, Place};
+use super::location::{Inode, Location};
 use super::terms::Terms;
 use super::{index, recognize, siblings};
 use crate::error::{Error, Fault, Result};
@@ -22,7 +22,7 @@ use crate::retry::jitter;
 pub(super) struct Database {
     pub(super) conn: Connection,
     pub(super) bounds: Bounds,
-    pub(super) place: Arc<Place>,
+    pub(super) location: Arc<Location>,
     /// Of the file, its log and the log's index.
     inodes: Option<[Inode; 3]>,
 }
@@ -30,10 +30,10 @@ pub(super) struct Database {
 impl Database {
     /// Opens or makes the file. Another program's lock on it is waited for, up to `patience`.
     pub(super) fn open(terms: &Terms, patience: Duration) -> Result<Self> {
-        let place = Arc::new(Place::find(terms)?);
+        let location = Arc::new(Location::find(terms)?);
         let start = Instant::now();
         loop {
-            let refusal = match Self::try_open(&place, terms, patience) {
+            let refusal = match Self::try_open(&location, terms, patience) {
                 Ok(database) => return Ok(database),
                 Err(refusal) => refusal,
             };
@@ -41,25 +41,25 @@ impl Database {
             match refusal {
                 // Many first openers at once: SQLite does not wait by itself in all steps of the switch to WAL.
                 Refusal::Sqlite(e) if is_busy(&e) && !is_late => {}
-                Refusal::Sqlite(e) => return Err(why_not(&place.path, e)),
+                Refusal::Sqlite(e) => return Err(why_not(&location.path, e)),
                 Refusal::Removed if !is_late => siblings::look(),
-                Refusal::Removed => return Err(removed(&place.path)),
+                Refusal::Removed => return Err(removed(&location.path)),
                 Refusal::Final(e) => return Err(e),
             }
             std::thread::sleep(Duration::from_millis(1) + jitter(Duration::from_millis(4)));
         }
     }
 
-    fn try_open(place: &Arc<Place>, terms: &Terms, patience: Duration) -> Result<Self, Refusal> {
-        let path = &*place.path;
-        place.check_files(terms)?;
+    fn try_open(location: &Arc<Location>, terms: &Terms, patience: Duration) -> Result<Self, Refusal> {
+        let path = &*location.path;
+        location.check_files(terms)?;
         if index::lingers(path) {
             return Err(Refusal::Removed);
         }
         // Up to here, and unless the file is ours or new, nothing is changed.
-        recognize::check(place, patience)?;
-        place.claim()?;
-        let before = place.inodes().and_then(|[file, ..]| file);
+        recognize::check(location, patience)?;
+        location.claim()?;
+        let before = location.inodes().and_then(|[file, ..]| file);
         // No SQLITE_OPEN_URI: a path is a path. No SQLITE_OPEN_CREATE: it was made, with its mode, in a directory that was looked at.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
         let mut conn = Connection::open_with_flags(path, flags)?;
@@ -87,24 +87,24 @@ impl Database {
         conn.set_prepared_statement_cache_capacity(64);
         // By which SQLite has opened the log and its index, if it had not yet.
         format::is_marked(&conn)?;
-        let Some([Some(file), Some(log), Some(shared)]) = place.inodes() else { return Err(Refusal::Removed) };
+        let Some([Some(file), Some(log), Some(shared)]) = location.inodes() else { return Err(Refusal::Removed) };
         if before != Some(file) || !index::is_open(path, shared) {
             return Err(Refusal::Removed);
         }
         if found != Format::Present {
             format::prepare(&mut conn, path)?;
         }
-        let database = Self { conn, bounds, place: Arc::clone(place), inodes: Some([file, log, shared]) };
+        let database = Self { conn, bounds, location: Arc::clone(location), inodes: Some([file, log, shared]) };
         if database.is_in_place() { Ok(database) } else { Err(Refusal::Removed) }
     }
 
-    /// Whether the path still leads to the open file, its log and its index: locks in what was removed exclude nobody.
+    /// Whether the path still leads to the open file, its log and its index: locks in a removed file exclude no other process.
     pub(super) fn is_in_place(&self) -> bool {
-        self.inodes.is_some_and(|opened| self.place.inodes() == Some(opened.map(Some)))
+        self.inodes.is_some_and(|opened| self.location.inodes() == Some(opened.map(Some)))
     }
 
-    /// Closes what is not in its place any more. SQLite shares an index within a process: nobody in it could open the file
-    /// anew before.
+    /// Closes a file that was removed or replaced. SQLite shares one index within a process, so no client in it can open the file anew
+    /// before.
     pub(super) fn let_go(&mut self) -> rusqlite::Result<()> {
         self.inodes = None;
         self.conn = Connection::open_in_memory()?;
@@ -163,7 +163,7 @@ mod tests {
         let file = Database::open(&Terms::of(dir.path().join("locks.db")), Duration::from_millis(200)).unwrap();
         let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
         let e = file.conn.query_row(endless, [], |row| row.get::<_, i64>(0)).unwrap_err();
-        let e = sqlite_error(&file.place.path, "inspecting", e);
+        let e = sqlite_error(&file.location.path, "inspecting", e);
         assert_eq!((e.fault(), e.is_transient()), (Some(Fault::Timeout), true), "{e}");
         file.bounds.restart();
         assert_eq!(file.conn.query_row("SELECT count(*) FROM holds", [], |row| row.get::<_, i64>(0)).unwrap(), 0);
@@ -175,7 +175,7 @@ mod tests {
         let file = Database::open(&Terms::of(dir.path().join("full.db")), Duration::from_secs(1)).unwrap();
         file.conn.execute_batch("PRAGMA max_page_count = 1").unwrap();
         let sql = "INSERT INTO holds VALUES (zeroblob(100000), '', 0, 0, '', '', 0, 0, 0, NULL, NULL)";
-        let e = sqlite_error(&file.place.path, "acquiring", file.conn.execute(sql, []).unwrap_err());
+        let e = sqlite_error(&file.location.path, "acquiring", file.conn.execute(sql, []).unwrap_err());
         assert_eq!((e.fault(), e.is_transient()), (Some(Fault::Disk), true));
         let source = std::error::Error::source(&e).and_then(|source| source.downcast_ref::<rusqlite::Error>());
         assert_eq!(source.and_then(rusqlite::Error::sqlite_error_code), Some(ErrorCode::DiskFull));

@@ -63,7 +63,7 @@ CREATE INDEX waiters_in_line ON waiters (name);
 CREATE UNIQUE INDEX waiters_once ON waiters (owner, name);
 ";
 
-/// What `ANALYZE` makes, which whoever looks after databases may have run.
+/// What `ANALYZE` makes, which an administrator may have run.
 const STATISTICS: [(&str, &str); 2] = [
     ("sqlite_stat1", "CREATE TABLE sqlite_stat1(tbl,idx,stat)"),
     ("sqlite_stat4", "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)"),
@@ -135,7 +135,7 @@ fn foreign(conn: &Connection, schema: &str) -> rusqlite::Result<Option<String>> 
 }
 
 fn objects(conn: &Connection) -> rusqlite::Result<Vec<Object>> {
-    // More than we ever have: who has more has something else among the first.
+    // More than we ever have: a file with more has a foreign one among the first.
     let mut read = conn.prepare("SELECT type, name, tbl_name, sql FROM sqlite_schema LIMIT 64")?;
     read.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?.collect()
 }

@@ -1,7 +1,7 @@
 //! Which groups are one user's alone, by the system's own files.
 
-/// Whether nobody but a user is in a group that has the user's name or number. Many systems give each user such a group, and
-/// let it write. One that these files do not know is the user's by its number alone.
+/// Whether a group has the user's name or number, and no other member. Many systems give each user such a group, and let it write. A
+/// group that these files do not know is the user's by its number alone.
 pub(super) fn is_private(user: u32, group: u32) -> bool {
     let read = |path| String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned();
     is_alone(user, group, &read("/etc/passwd"), &read("/etc/group"))

@@ -1,23 +1,23 @@
-//! Who answers: for those who make one lock of several files.
+//! Identifies the file, for a quorum that it is a node of.
 
 use std::time::Duration;
 
 use rusqlite::params;
 
 use super::rows::{signed, unsigned};
-use super::verbs::{Answer, Verbs};
+use super::verbs::{VerbResult, Verbs};
 use crate::backend::{InUse, Server};
 use crate::name::Token;
 
-// Made when they are first wanted: programs that know nothing of them go on with the file.
+// Made when first needed: older programs go on with the file.
 pub(super) const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS introduced (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS leases (lease INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL) STRICT";
-/// A lease that nobody has come with for so long, and twice its own length, is no longer in use.
+/// A lease that was not named for so long, and twice its own length, is no longer in use.
 const FORGOTTEN: Duration = Duration::from_secs(3600);
 
 impl Verbs<'_> {
-    pub(super) fn identify(&self, longest: Duration) -> Answer<Server> {
+    pub(super) fn identify(&self, longest: Duration) -> VerbResult<Server> {
         self.tx.execute_batch(TABLES)?;
         let sql = "INSERT INTO introduced (one, id) VALUES (1, lower(hex(randomblob(16)))) ON CONFLICT (one) DO UPDATE SET id = id RETURNING id";
         let id = self.tx.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
@@ -35,7 +35,7 @@ impl Verbs<'_> {
             Ok(InUse { lease: Duration::from_micros(unsigned(lease)), for_long: Duration::from_micros(unsigned(for_long)) })
         };
         let leases = read.query_map([], in_use)?.collect::<rusqlite::Result<_>>()?;
-        Ok(Ok(Server { id, up: None, replica: false, clock_micros, leases, connection: 0 }))
+        Ok(Server { id, up: None, replica: false, clock_micros, leases, connection: 0 })
     }
 }
 

@@ -1,11 +1,11 @@
-//! Which log and index SQLite has open. Whoever removes them while they are in use gives the next who opens the file new
-//! ones, by which it knows nothing of the others.
+//! Which log and index SQLite has open. When they are removed while in use, the next process to open the file makes new ones, and knows
+//! nothing of the others.
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::place::Inode;
+use super::location::Inode;
 
 /// Whether this process has the file open, and still has a log or an index of it that was removed.
 pub(super) fn lingers(path: &Path) -> bool {

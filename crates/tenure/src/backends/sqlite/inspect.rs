@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use rusqlite::{Params, Row, params};
 
 use super::fault::NAME;
-use super::peers::Reach;
+use super::peers::Reachable;
 use super::rows::{Hold, Waiter, hold_columns, signed, unsigned};
-use super::verbs::{Answer, Verbs};
+use super::verbs::{VerbResult, Verbs};
 use crate::backend::{Mode, Permits, State};
-use crate::backends::verdict::held;
+use crate::backends::decision::held;
 use crate::clock::Instant;
 use crate::error::{Error, Fault};
 use crate::name::{ClientId, Resource, Token};
@@ -29,39 +29,39 @@ const NUMBERS: &str = "SELECT number, name FROM permits WHERE name >= ?1 ORDER B
 #[derive(Default)]
 struct Found {
     holds: Vec<Hold>,
-    line: Vec<Waiter>,
+    queue: Vec<Waiter>,
     permits: Option<u32>,
     count: Option<u64>,
 }
 
-/// What is known of clients: each is looked at once, however much it has.
+/// What is known of clients: each is looked at once.
 #[derive(Default)]
-struct Known {
+struct ClientCache {
     dead: HashMap<ClientId, bool>,
     gone: HashMap<ClientId, bool>,
 }
 
-impl Known {
+impl ClientCache {
     fn is_dead(&mut self, verbs: &Verbs<'_>, client: Option<ClientId>) -> bool {
         client.is_some_and(|id| *self.dead.entry(id).or_insert_with(|| verbs.is_dead(client)))
     }
 
     fn is_gone(&mut self, verbs: &Verbs<'_>, client: Option<ClientId>) -> bool {
-        client.is_none_or(|id| *self.gone.entry(id).or_insert_with(|| verbs.reach(client) == Reach::Gone))
+        client.is_none_or(|id| *self.gone.entry(id).or_insert_with(|| verbs.reach(client) == Reachable::Gone))
     }
 }
 
 impl Verbs<'_> {
-    pub(super) fn inspect_one(&mut self, resource: &Resource) -> Answer<Vec<State>> {
+    pub(super) fn inspect_one(&mut self, resource: &Resource) -> VerbResult<Vec<State>> {
         let now = self.me.clock.now();
         let name = resource.as_str();
         let holds = self.stored(name, now)?.holds;
-        let found = Found { holds, line: self.line(name, now)?, permits: self.permits(name)?, count: self.count(name)? };
-        Ok(Ok(vec![self.state(resource.clone(), found, self.counter()?, &mut Known::default(), now)]))
+        let found = Found { holds, queue: self.queue(name, now)?, permits: self.permits(name)?, count: self.count(name)? };
+        Ok(vec![self.state(resource.clone(), found, self.counter()?, &mut ClientCache::default(), now)])
     }
 
-    /// The names that somebody holds, and latches that are not open.
-    pub(super) fn inspect_prefix(&mut self, prefix: &str) -> Answer<Vec<State>> {
+    /// The names that are held, and latches that are not open.
+    pub(super) fn inspect_prefix(&mut self, prefix: &str) -> VerbResult<Vec<State>> {
         let now = self.me.clock.now();
         let mut names: BTreeMap<Vec<u8>, Found> = BTreeMap::new();
         let at = signed(now.as_nanos());
@@ -69,7 +69,7 @@ impl Verbs<'_> {
             names.entry(name).or_default().holds.push(Hold::read(row)?);
             Ok(())
         })?;
-        let mut known = Known::default();
+        let mut known = ClientCache::default();
         names.retain(|_, found| {
             found.holds.retain(|hold| !known.is_dead(self, hold.client));
             !found.holds.is_empty()
@@ -86,7 +86,7 @@ impl Verbs<'_> {
         })?;
         self.each(LINES, params![prefix.as_bytes(), at], prefix, 6, |row, name| {
             if let Some(found) = names.get_mut(&name) {
-                found.line.push(Waiter::read(row)?);
+                found.queue.push(Waiter::read(row)?);
             }
             Ok(())
         })?;
@@ -94,11 +94,11 @@ impl Verbs<'_> {
         let mut states = Vec::new();
         for (name, found) in names {
             let Some(resource) = String::from_utf8(name).ok().and_then(|name| Resource::new(name).ok()) else {
-                return Ok(Err(Error::backend(NAME, "listing", Fault::Corrupt, "a name in the file is not UTF-8")));
+                return Err(Error::backend(NAME, "listing", Fault::Corrupt, "a name in the file is not UTF-8").into());
             };
             states.push(self.state(resource, found, fence, &mut known, now));
         }
-        Ok(Ok(states))
+        Ok(states)
     }
 
     /// All rows, in the order of their names, whose name in this column begins with a prefix.
@@ -128,19 +128,19 @@ impl Verbs<'_> {
         Ok(())
     }
 
-    fn state(&self, resource: Resource, found: Found, fence: Option<Token>, known: &mut Known, now: Instant) -> State {
-        let Found { mut holds, mut line, permits, count } = found;
+    fn state(&self, resource: Resource, found: Found, fence: Option<Token>, known: &mut ClientCache, now: Instant) -> State {
+        let Found { mut holds, mut queue, permits, count } = found;
         holds.retain(|hold| !known.is_dead(self, hold.client));
-        line.retain(|w| {
-            // Those who keep others out need no pipe to be there.
+        queue.retain(|w| {
+            // A waiter that keeps others out needs no pipe.
             let left = if w.mode.keeps_place() { known.is_dead(self, w.client) } else { known.is_gone(self, w.client) };
             w.mode.holds() && !left
         });
         let modes: Vec<_> = holds.iter().map(|hold| (&hold.owner, hold.mode)).collect();
         let taken = i64::try_from(held(&modes)).unwrap_or(i64::MAX);
         State {
-            waiting: Some(u32::try_from(line.len()).unwrap_or(u32::MAX)),
-            line: line.into_iter().filter(|w| w.mode == Mode::Fair).map(|w| w.owner).collect(),
+            waiting: Some(u32::try_from(queue.len()).unwrap_or(u32::MAX)),
+            line: queue.into_iter().filter(|w| w.mode == Mode::Fair).map(|w| w.owner).collect(),
             permits: permits.map(|of| Permits { of: of.into(), free: i64::from(of) - taken }),
             count,
             fence,

@@ -1,4 +1,4 @@
-//! What clients leave in each other's pipes.
+//! The messages that clients write into each other's pipes.
 
 use crate::name::{ClientId, OwnerId};
 
@@ -8,11 +8,11 @@ const MAX_BYTES: usize = 1024;
 /// What one client tells another.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    /// Those who wait at this key of the hub, a name or one place in its line, are next.
+    /// The waiters at this key of the hub are next.
     Free(String),
-    /// Those who wait at this key are next after this holder: watch it, and nobody else.
+    /// The waiters at this key are next after this holder: watch it alone.
     Held(ClientId, String),
-    /// As before, and go on watching others.
+    /// The same, and go on watching others.
     HeldToo(ClientId, String),
     /// The hold of this owner was taken away by force.
     Lost(OwnerId),

@@ -1,16 +1,15 @@
 //! One file for all processes of one machine: SQLite in WAL mode, and pipes beside it.
 //!
-//! - [`terms`]: what the URL says; [`place`]: where it is ([`resolve`]), among whose directories ([`trust`], [`groups`]), on which [`filesystem`] and
-//!   under which [`names`]; [`recognize`]: whether it is ours, before it is touched; [`file`]: how it is opened, and within which [`bounds`];
-//!   [`index`]: with which log; [`format`]: whether it is ours, and its tables; [`fault`]: what its errors mean.
-//! - [`worker`]: the thread that owns the connection; [`siblings`]: those of the same process; [`boot`]: by which clock.
-//! - [`verbs`] and [`inspect`]: the contract as SQL. Leases are points of `CLOCK_BOOTTIME`, which all processes share,
-//!   and void after a restart of the machine ([`boots`]). [`rows`]: holds and waiters; [`line`]: who stands where, and who is woken;
-//!   [`polls`]: who asks again, and when; [`numbers`]: permits and latches.
-//! - [`pipes`]: the directory beside it; [`peers`]: who is alive, and who wakes whom; [`watches`]: whose death wakes whom; [`message`]: with which words;
-//!   [`after`]: what is said and done once the transaction stands.
+//! - [`terms`]: what the URL says; [`location`]: where the file is ([`resolve`]), whose directories it is in ([`trust`], [`groups`]), on
+//!   which [`filesystem`] and under which [`names`]; [`recognize`]: whether it is ours, before it is touched; [`file`]: how it is opened,
+//!   within which [`bounds`]; [`index`]: with which log; [`format`]: its tables; [`fault`]: what its errors mean.
+//! - [`worker`]: the thread that owns the connection; [`jobs`]: what it is asked to do; [`siblings`]: other clients of the process; [`boot`]: by which clock.
+//! - [`verbs`] and [`inspect`]: the contract as SQL. Leases are points of `CLOCK_BOOTTIME`, which all processes share, and void after a
+//!   restart of the machine ([`boots`]). [`rows`]: holds and waiters; [`queue`]: positions, and who is woken; [`polls`]: who asks again, and
+//!   when; [`numbers`]: permits and latches; [`identify`]: which file it is.
+//! - [`pipes`]: the directory beside the file; [`peers`]: who is alive, and who wakes whom; [`watches`]: whose death wakes whom;
+//!   [`message`]: what they write; [`post_commit`]: what is done once the transaction stands.
 
-mod after;
 mod boot;
 mod boots;
 mod bounds;
@@ -24,14 +23,16 @@ mod groups;
 mod identify;
 mod index;
 mod inspect;
-mod line;
+mod jobs;
+mod location;
 mod message;
 mod names;
 mod numbers;
 mod peers;
 mod pipes;
-mod place;
 mod polls;
+mod post_commit;
+mod queue;
 mod recognize;
 mod resolve;
 mod rows;
@@ -54,13 +55,15 @@ use tokio::sync::oneshot;
 use self::fault::NAME;
 pub(crate) use self::fault::sqlite_error;
 pub(crate) use self::file::why_not;
+use self::jobs::{Ask, Job, Kind};
+use self::peers::Notifiers;
 pub use self::terms::SqliteOptions;
-use self::verbs::{Answer, Verbs};
+use self::verbs::{VerbResult, Verbs};
 use self::watches::Watches;
-use self::worker::{Ask, Job, Worker};
+use self::worker::Worker;
 use crate::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Leases, Losses, Modes, Opened, Pushes, Reach, Released, Renewal, Safety,
-    Scope, Server, State, Survival, Voter,
+    Attempt, Backend, Broken, Capabilities, Claim, LOCAL, Losses, Opened, Reach, Released, Renewal, Safety, Scope, Server, State,
+    Survival, Voter,
 };
 use crate::error::{Error, Fault, Result};
 use crate::lifeline::Lifeline;
@@ -71,27 +74,10 @@ use crate::store::{Address, Context, Opening, Scheme, StoreOptions};
 static CAPABILITIES: Capabilities = Capabilities {
     backend: NAME,
     reach: Reach::Machine,
-    nodes: 1,
-    modes: Modes::ALL,
-    leases: Leases::ANY,
-    batch: 256,
-    token_blocks: true,
-    queues: true,
-    watch_first: true,
-    fails_over: false,
-    pushes_losses: Pushes::Granted,
-    safety: Safety {
-        holder_pause: Survival::FenceOnly,
-        // There is no process but the holders' own: the others go on.
-        store_restart: Survival::Lock,
-        power_loss: Survival::Together,
-        failover: Survival::Together,
-        clock_jump: Survival::Lock,
-    },
+    // There is no process but the holders' own: the others go on.
+    safety: Safety { store_restart: Survival::Lock, ..LOCAL.safety },
+    ..LOCAL
 };
-const RELEASING: &str = "releasing";
-const INSPECTING: &str = "inspecting";
-const BREAKING: &str = "breaking";
 
 /// A client of a file. Its thread ends when it is closed or dropped.
 struct Sqlite {
@@ -109,11 +95,12 @@ impl fmt::Debug for Sqlite {
 impl Sqlite {
     async fn ask<T: Send + 'static>(
         &self,
+        kind: Kind,
         doing: &'static str,
-        verb: impl FnMut(&mut Verbs<'_>) -> Answer<T> + Send + 'static,
+        verb: impl FnMut(&mut Verbs<'_>) -> VerbResult<T> + Send + 'static,
     ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
-        self.jobs.send(Job::Call(Box::new(Ask { doing, verb, answer: None, reply }))).map_err(|_| Error::Closed)?;
+        self.jobs.send(Job::Verb(Box::new(Ask { kind, doing, verb, answer: None, reply }))).map_err(|_| Error::Closed)?;
         answer.await.unwrap_or(Err(Error::Closed))
     }
 }
@@ -134,34 +121,34 @@ impl Backend for Sqlite {
 
     async fn renew(&self, claims: &[Claim]) -> Result<Vec<Renewal>> {
         let claims = claims.to_vec();
-        self.ask("renewing", move |verbs| verbs.renew(&claims)).await
+        self.ask(Kind::Write, "renewing", move |verbs| verbs.renew(&claims)).await
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
         let claim = claim.clone();
-        self.ask(RELEASING, move |verbs| verbs.release(&claim)).await
+        self.ask(Kind::MustRun, "releasing", move |verbs| verbs.release(&claim)).await
     }
 
     async fn watch(&self, claim: &Claim) -> Result<Signal> {
-        Ok(self.hub.listen(&line::key_of(claim.mode, claim.resource.as_str(), &claim.owner.to_string())).0)
+        Ok(self.hub.listen(&queue::key_of(claim.mode, claim.resource.as_str(), &claim.owner.to_string())).0)
     }
 
     async fn inspect(&self, scope: Scope<'_>) -> Result<Vec<State>> {
         match scope {
             Scope::One(resource) => {
                 let resource = resource.clone();
-                self.ask(INSPECTING, move |verbs| verbs.inspect_one(&resource)).await
+                self.ask(Kind::Read, "inspecting", move |verbs| verbs.inspect_one(&resource)).await
             }
             Scope::Prefix(prefix) => {
                 let prefix = prefix.to_owned();
-                self.ask(INSPECTING, move |verbs| verbs.inspect_prefix(&prefix)).await
+                self.ask(Kind::Read, "inspecting", move |verbs| verbs.inspect_prefix(&prefix)).await
             }
         }
     }
 
     async fn break_hold(&self, resource: &Resource) -> Result<Option<Broken>> {
         let resource = resource.clone();
-        self.ask(BREAKING, move |verbs| verbs.break_hold(&resource, None)).await
+        self.ask(Kind::Write, "breaking", move |verbs| verbs.break_hold(&resource, None)).await
     }
 
     async fn close(&self) -> Result<()> {
@@ -178,16 +165,16 @@ impl Backend for Sqlite {
 impl Voter for Sqlite {
     async fn vote(&self, claim: &Claim, at_least: Option<Token>) -> Result<Attempt> {
         let claim = claim.clone();
-        self.ask("acquiring", move |verbs| verbs.acquire(&claim, at_least)).await
+        self.ask(Kind::Write, "acquiring", move |verbs| verbs.acquire(&claim, at_least)).await
     }
 
     async fn break_above(&self, resource: &Resource, at_least: Token) -> Result<Option<Broken>> {
         let resource = resource.clone();
-        self.ask(BREAKING, move |verbs| verbs.break_hold(&resource, Some(at_least))).await
+        self.ask(Kind::Write, "breaking", move |verbs| verbs.break_hold(&resource, Some(at_least))).await
     }
 
     async fn identify(&self, longest: Duration) -> Result<Server> {
-        self.ask("identifying", move |verbs| verbs.identify(longest)).await
+        self.ask(Kind::Write, "identifying", move |verbs| verbs.identify(longest)).await
     }
 
     fn connection(&self) -> u64 {
@@ -218,9 +205,9 @@ fn open_file(options: SqliteOptions, context: Context) -> Opening {
         siblings::join(&jobs);
         let (opened, opening) = oneshot::channel();
         let (losses, lifeline) = (Losses::default(), Lifeline::default());
-        let company = (hub.clone(), watches, losses.clone(), Handle::current());
+        let notify = Notifiers { hub: hub.clone(), watches, losses: losses.clone(), runtime: Handle::current() };
         let kept = lifeline.clone();
-        let start = move || match Worker::open(&options, context, kept, company) {
+        let start = move || match Worker::open(&options, context, kept, notify) {
             Ok(worker) => {
                 drop(opened.send(Ok(worker.path())));
                 worker.run(&inbox);

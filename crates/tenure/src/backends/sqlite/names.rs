@@ -1,5 +1,5 @@
-//! One file, one name: SQLite derives the names of its log and its index from that of the file, so that a second one would
-//! have files of its own beside it, and whoever comes by it would know nothing of the others.
+//! One file, one name: SQLite derives the names of its log and its index from that of the file. By a second name a process would use
+//! others, and know nothing of the rest.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -85,8 +85,8 @@ fn mount_in(info: &str) -> Option<u64> {
     info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
 }
 
-/// Gives a file its name if that is free, and takes the other: in one step where the file system can, so that whoever is
-/// killed meanwhile leaves no second name.
+/// Gives a file its name if that is free, and takes the other: in one step where the file system can, so that a killed process leaves no
+/// second name.
 pub(super) fn give<P: rustix::path::Arg + Copy>(dir: &OwnedFd, hidden: P, name: P) -> rustix::io::Result<()> {
     let given = match rename(dir, hidden, name) {
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => linkat(dir, hidden, dir, name, AtFlags::empty()),

@@ -1,16 +1,19 @@
-//! How many permits there are, and the counts of latches.
+//! Permits, the counts of latches, and tokens.
 
 use std::time::Duration;
 
 use rusqlite::{OptionalExtension, params};
 
+use super::fault::NAME;
 use super::rows::{signed, unsigned};
-use super::verbs::{Answer, Verbs};
+use super::verbs::{VerbResult, Verbs};
 use crate::backend::{Attempt, Claim, Mode, Queue};
-use crate::backends::verdict::{Turn, held};
+use crate::backends::decision::{Turn, held};
 use crate::clock::Instant;
+use crate::error::{Error, Fault};
+use crate::name::Token;
 
-/// How long a latch remembers who has counted down, so that asking again counts once.
+/// How long a latch remembers the owners that have counted down, so that asking again counts once.
 const REMEMBER: Duration = Duration::from_secs(600);
 
 const COUNTED: (&str, &str) = ("counted", "name, owner");
@@ -22,7 +25,7 @@ impl Verbs<'_> {
         self.tx.prepare_cached(sql)?.query_row(params![name.as_bytes()], |row| row.get(0)).optional()
     }
 
-    /// The same for one who wants some, and says how many there are if nobody else has.
+    /// The same for a claim, which sets the number if there is none.
     pub(super) fn permits_or(&self, name: &str, of: u32) -> rusqlite::Result<u32> {
         if let Some(number) = self.permits(name)? {
             // Once a day is enough to show that it is used, and most questions write nothing.
@@ -41,11 +44,11 @@ impl Verbs<'_> {
         self.run(sql, params![name.as_bytes(), of])
     }
 
-    pub(super) fn resize(&mut self, name: &str, of: u32, now: Instant) -> Answer<Attempt> {
+    pub(super) fn resize(&mut self, name: &str, of: u32, now: Instant) -> VerbResult<Attempt> {
         self.set_permits(name, of)?;
         self.wake(name, now)?;
         let holds: Vec<_> = self.stored(name, now)?.holds.into_iter().map(|hold| (hold.owner, hold.mode)).collect();
-        Ok(Ok(Attempt::Done { left: u64::from(of).saturating_sub(held(&holds)) }))
+        Ok(Attempt::Done { left: u64::from(of).saturating_sub(held(&holds)) })
     }
 
     /// The count of a latch.
@@ -55,12 +58,12 @@ impl Verbs<'_> {
         self.tx.prepare_cached(sql)?.query_row(params![name.as_bytes()], read).optional()
     }
 
-    pub(super) fn latch(&mut self, claim: &Claim, now: Instant) -> Answer<Attempt> {
+    pub(super) fn latch(&mut self, claim: &Claim, now: Instant) -> VerbResult<Attempt> {
         let name = claim.resource.as_str();
         let owner = claim.owner.to_string();
         let count = self.count(name)?;
         if count.is_some() && (claim.mode == Mode::CountZero || self.may_not_set(claim, &owner, now)?) {
-            return self.latch_is_busy(claim, now).map(Ok);
+            return Ok(self.latch_is_busy(claim, now)?);
         }
         let left = match claim.mode {
             Mode::CountZero => 0,
@@ -75,10 +78,10 @@ impl Verbs<'_> {
             let sql = "INSERT OR REPLACE INTO latches (name, count) VALUES (?1, ?2)";
             self.run(sql, params![name.as_bytes(), signed(left)])?;
         }
-        Ok(Ok(Attempt::Done { left }))
+        Ok(Attempt::Done { left })
     }
 
-    /// Whether a count stands in the way of one who has not set it itself.
+    /// Whether there is a count that another owner has set.
     fn may_not_set(&self, claim: &Claim, owner: &str, now: Instant) -> rusqlite::Result<bool> {
         if !matches!(claim.mode, Mode::SetCount { .. }) {
             return Ok(false);
@@ -91,8 +94,8 @@ impl Verbs<'_> {
     fn latch_is_busy(&self, claim: &Claim, now: Instant) -> rusqlite::Result<Attempt> {
         let mut within = self.poll();
         if claim.mode == Mode::CountZero && claim.queue == Queue::Allowed {
-            // One place per client: all of it are woken together, and nobody takes back a place that it gives up.
-            self.stand_in_line(claim, &self.me.client, Turn::Open, now)?;
+            // One position per client: its waiters are woken together.
+            self.enqueue(claim, &self.me.client, Turn::Open, now)?;
             within = within.min(claim.place_lease() / 3);
         }
         Ok(Attempt::busy(within, None))
@@ -111,10 +114,35 @@ impl Verbs<'_> {
         Ok(self.run(sql, params![name.as_bytes(), owner, self.me.boot, until])? == 1)
     }
 
-    /// Removes the numbers that nobody has used for a week, and what latches need not remember.
+    /// Removes the numbers that were not used for a week, and what latches need not remember.
     pub(super) fn sweep_numbers(&self, now: Instant) -> rusqlite::Result<()> {
         let unused = "used < unixepoch() - 604800 AND name NOT IN (SELECT name FROM holds)";
         self.clear(("permits", "name"), unused, &[])?;
         self.clear(COUNTED, "until <= ?1 OR NOT of_this_boot(boot, owner)", params![signed(now.as_nanos())])
     }
+
+    /// The last token of the file.
+    pub(super) fn counter(&self) -> rusqlite::Result<Option<Token>> {
+        let sql = "SELECT token FROM counter WHERE one = 1";
+        let token = self.tx.prepare_cached(sql)?.query_row([], |row| row.get(0)).optional()?;
+        Ok(token.map(|token| Token::new(unsigned(token))))
+    }
+
+    /// Reserves tokens. One counter for all names: it outlives the rows of locks that are free.
+    pub(super) fn tokens(&self, count: u32, at_least: Option<Token>) -> VerbResult<(Token, Token)> {
+        let first = Token::next(self.counter()?, at_least).ok_or_else(exhausted)?;
+        let last = first.plus(u64::from(count.max(1)) - 1).ok_or_else(exhausted)?;
+        self.count_to(last)?;
+        Ok((first, last))
+    }
+
+    /// Raises the counter; it never goes back.
+    pub(super) fn count_to(&self, last: Token) -> rusqlite::Result<usize> {
+        let sql = "INSERT INTO counter (one, token) VALUES (1, ?1) ON CONFLICT (one) DO UPDATE SET token = max(token, ?1)";
+        self.run(sql, params![signed(last.get())])
+    }
+}
+
+pub(super) fn exhausted() -> Error {
+    Error::backend(NAME, "acquiring", Fault::TokenExhausted, "the next token would not fit 63 bits")
 }

@@ -1,8 +1,7 @@
-//! The clients of one file as processes: who is alive, and how one wakes another.
+//! The clients of one file as processes: which are alive, and how one wakes another.
 //!
-//! Every client has two pipes beside the file. It keeps `<client>.alive` open for as long as it lives, so that whoever
-//! has it open for reading sees the end of it at the moment of its death. It reads `<client>.wake`, in which others
-//! leave word. A client without pipes (its file system has none, or it was closed) has nothing but its leases.
+//! Every client has two pipes beside the file. It keeps `<client>.alive` open while it lives: a reader sees its end at the moment of its
+//! death. It reads `<client>.wake`, into which others write messages. A client without pipes has nothing but its leases.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -16,8 +15,8 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use super::message::Message;
-use super::pipes::{Kind, Name, Pipes};
-use super::watches::Watches;
+use super::pipes::{PipeKind, PipeName, Pipes};
+use super::watches::{Watch, Watches};
 use crate::backend::Losses;
 use crate::name::ClientId;
 use crate::signal::Hub;
@@ -33,61 +32,38 @@ pub(super) enum Life {
 
 /// Whether a peer listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reach {
+pub(super) enum Reachable {
     Yes,
-    /// Nobody will ever read there.
+    /// Its pipe will never be read.
     Gone,
     /// Its pipe is another user's: it polls.
     Refused,
 }
 
-/// Where the peers of one file meet.
-#[derive(Debug)]
-pub(super) struct Peers {
-    pipes: Pipes,
-    hub: Hub,
-    runtime: Handle,
-    watches: Watches,
-    losses: Losses,
+/// How this client hears of its peers.
+#[derive(Debug, Clone)]
+pub(super) struct Notifiers {
+    /// Wakes waiters. Tells `watches` when a key has no waiter any more.
+    pub(super) hub: Hub,
+    pub(super) watches: Watches,
+    pub(super) losses: Losses,
+    pub(super) runtime: Handle,
 }
 
-/// Who is woken, whose death is watched for, where losses are told, and where all that is waited for.
-pub(super) type Company = (Hub, Watches, Losses, Handle);
+/// The peers of one file.
+#[derive(Debug)]
+pub(super) struct Peers {
+    pub(super) pipes: Pipes,
+    pub(super) notify: Notifiers,
+}
 
 impl Peers {
-    /// The hub must tell `watches` when nobody listens to a key any more.
-    pub(super) fn new(pipes: Pipes, (hub, watches, losses, runtime): Company) -> Self {
-        Self { pipes, hub, runtime, watches, losses }
-    }
-
-    /// Those whom it works with, for another one in its place.
-    pub(super) fn company(&self) -> Company {
-        (self.hub.clone(), self.watches.clone(), self.losses.clone(), self.runtime.clone())
-    }
-
-    /// Where losses are told.
-    pub(super) fn losses(&self) -> &Losses {
-        &self.losses
-    }
-
-    pub(super) fn hub(&self) -> &Hub {
-        &self.hub
-    }
-
-    pub(super) fn runtime(&self) -> &Handle {
-        &self.runtime
-    }
-
-    pub(super) fn watches(&self) -> &Watches {
-        &self.watches
-    }
-
     /// Whether a peer lives. Only a pipe without its writer proves a death: a missing one may just have been closed.
     pub(super) fn look(&self, client: ClientId) -> Life {
-        self.life(Name::of(client, Kind::Alive))
+        self.life(PipeName::of(client, PipeKind::Alive))
     }
 
-    fn life(&self, name: Name) -> Life {
+    fn life(&self, name: PipeName) -> Life {
         let Ok(mut alive) = self.pipes.open(name, OFlags::RDONLY) else { return Life::Unknown };
         match alive.read(&mut [0_u8; 8]) {
             // One that was taken away after it was opened is missing too: its client removes it, and only then lets go of it.
@@ -101,32 +77,32 @@ impl Peers {
     /// Whether a peer cannot be looked at for want of files or memory, so that it may live.
     pub(super) fn is_blinded(&self, client: ClientId) -> bool {
         let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM].map(|e| Some(e.raw_os_error()));
-        let opened = self.pipes.open(Name::of(client, Kind::Alive), OFlags::RDONLY);
+        let opened = self.pipes.open(PipeName::of(client, PipeKind::Alive), OFlags::RDONLY);
         // If it can be now, it could not be a moment ago.
         opened.map_or_else(|e| short.contains(&e.raw_os_error()), |_| true)
     }
 
-    /// Whether word can be left with a peer.
-    pub(super) fn reach(&self, client: ClientId) -> Reach {
-        match self.pipes.open(Name::of(client, Kind::Wake), OFlags::WRONLY) {
-            Ok(_) => Reach::Yes,
-            Err(e) if e.kind() == ErrorKind::NotFound => Reach::Gone,
-            Err(e) if e.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => Reach::Gone,
-            Err(_) => Reach::Refused,
+    /// Whether a peer reads its messages.
+    pub(super) fn reach(&self, client: ClientId) -> Reachable {
+        match self.pipes.open(PipeName::of(client, PipeKind::Wake), OFlags::WRONLY) {
+            Ok(_) => Reachable::Yes,
+            Err(e) if e.kind() == ErrorKind::NotFound => Reachable::Gone,
+            Err(e) if e.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => Reachable::Gone,
+            Err(_) => Reachable::Refused,
         }
     }
 
-    /// Leaves word without waiting: one who does not empty its pipe is stopped, and finds out by polling.
+    /// Sends a message without waiting: a peer that does not empty its pipe is stopped, and finds out by polling.
     pub(super) fn send(&self, client: ClientId, message: &[u8]) {
         // Open for reading too: if the peer dies right now there must be no SIGPIPE for us.
-        let pipe = self.pipes.open(Name::of(client, Kind::Wake), OFlags::RDWR);
+        let pipe = self.pipes.open(PipeName::of(client, PipeKind::Wake), OFlags::RDWR);
         drop(pipe.and_then(|mut pipe| pipe.write(message)));
     }
 
     /// Removes what a dead client left behind.
     pub(super) fn remove(&self, client: ClientId) {
-        for kind in [Kind::Alive, Kind::Wake] {
-            self.pipes.remove(Name::of(client, kind));
+        for kind in [PipeKind::Alive, PipeKind::Wake] {
+            self.pipes.remove(PipeName::of(client, kind));
         }
     }
 
@@ -137,16 +113,16 @@ impl Peers {
         for name in &names {
             let left = match name {
                 // Its maker makes another one if it was not dead but slow.
-                Name { hidden: true, .. } => matches!(self.life(*name), Life::Dead),
-                Name { kind: Kind::Alive, client, .. } => {
+                PipeName { hidden: true, .. } => matches!(self.life(*name), Life::Dead),
+                PipeName { kind: PipeKind::Alive, client, .. } => {
                     if matches!(self.look(*client), Life::Dead) {
                         dead.push(*client);
                     }
                     false
                 }
                 // Reading from it would take messages.
-                Name { kind: Kind::Wake, client, .. } => {
-                    !names.contains(&Name::of(*client, Kind::Alive)) && self.reach(*client) == Reach::Gone
+                PipeName { kind: PipeKind::Wake, client, .. } => {
+                    !names.contains(&PipeName::of(*client, PipeKind::Alive)) && self.reach(*client) == Reachable::Gone
                 }
             };
             // By a client that died while it made or removed its pipes.
@@ -157,23 +133,26 @@ impl Peers {
         dead
     }
 
+    /// Watches a holder for the waiters at a key, which ask again if it does not live.
+    fn watch_holder(self: &Arc<Self>, client: ClientId, key: &str, how: Watch) {
+        match self.look(client) {
+            Life::Alive(alive) => self.watch(key, vec![(client, alive)], how),
+            Life::Dead | Life::Unknown => self.notify.hub.fire(key),
+        }
+    }
+
     fn receive(self: &Arc<Self>, message: Option<Message>) {
         match message {
-            Some(Message::Free(key)) => self.hub.fire(&key),
-            Some(Message::Lost(owner)) => self.losses.suspect(owner),
-            Some(Message::Held(client, key)) => match self.look(client) {
-                Life::Alive(alive) => self.watch(&key, vec![(client, alive)]),
-                Life::Dead | Life::Unknown => self.hub.fire(&key),
-            },
-            Some(Message::HeldToo(client, key)) => match self.look(client) {
-                Life::Alive(alive) => self.watch_too(&key, client, alive),
-                Life::Dead | Life::Unknown => self.hub.fire(&key),
-            },
-            None => self.hub.fire_all(),
+            Some(Message::Free(key)) => self.notify.hub.fire(&key),
+            Some(Message::Lost(owner)) => self.notify.losses.suspect(owner),
+            Some(Message::Held(client, key)) => self.watch_holder(client, &key, Watch::Alone),
+            Some(Message::HeldToo(client, key)) => self.watch_holder(client, &key, Watch::Too),
+            None => self.notify.hub.fire_all(),
         }
     }
 }
 
+/// Resolves when the other end of a pipe is closed.
 pub(super) async fn until_closed(pipe: &pipe::Receiver) {
     let mut nothing = [0_u8; 8];
     while pipe.readable().await.is_ok() {
@@ -213,18 +192,18 @@ impl Presence {
     /// Makes the pipes. Pipes and not inotify: its limit of 128 instances per user is below the 200 processes we serve,
     /// and a pipe can carry the name.
     pub(super) fn new(peers: &Arc<Peers>, client: ClientId) -> std::io::Result<Self> {
-        // `alive` last: who has one can be woken.
-        let wake = peers.pipes.make(Name::of(client, Kind::Wake))?;
-        let entered = peers.runtime.enter();
+        // `alive` last: a client that has one can be woken.
+        let wake = peers.pipes.make(PipeName::of(client, PipeKind::Wake))?;
+        let entered = peers.notify.runtime.enter();
         let pipe = pipe::Receiver::from_file_unchecked(wake)?;
         drop(entered);
         // Nothing may fail after that: one without a writer is a dead client's.
-        let alive = peers.pipes.make(Name::of(client, Kind::Alive))?;
-        let reader = peers.runtime.spawn(listen(Arc::clone(peers), pipe)).abort_handle();
+        let alive = peers.pipes.make(PipeName::of(client, PipeKind::Alive))?;
+        let reader = peers.notify.runtime.spawn(listen(Arc::clone(peers), pipe)).abort_handle();
         Ok(Self { peers: Arc::clone(peers), client, reader, alive: Some(alive) })
     }
 
-    /// Removes its pipes, and keeps open the one that says that it lives: who has just opened that still looks at it.
+    /// Removes its pipes, and keeps open the one that says that it lives: a peer may just have opened it.
     pub(super) fn withdraw(mut self) -> Option<File> {
         self.alive.take()
     }
@@ -236,7 +215,7 @@ impl Presence {
 
     /// Whether its pipes are still there for others to find.
     pub(super) fn is_seen(&self) -> bool {
-        self.peers.pipes.are_there(&[Kind::Wake, Kind::Alive].map(|kind| Name::of(self.client, kind)))
+        self.peers.pipes.are_there(&[PipeKind::Wake, PipeKind::Alive].map(|kind| PipeName::of(self.client, kind)))
     }
 }
 
@@ -245,7 +224,7 @@ impl Drop for Presence {
         // Removed while still open: a missing pipe leaves the leases alone, one without a writer would end them.
         self.peers.remove(self.client);
         self.reader.abort();
-        self.peers.watches.forget_all();
+        self.peers.notify.watches.forget_all();
     }
 }
 
@@ -253,7 +232,7 @@ impl Drop for Presence {
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use super::super::place::Place;
+    use super::super::location::Location;
     use super::super::terms::Terms;
     use super::*;
 
@@ -262,11 +241,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let terms = Terms::of(dir.path().join("locks.db"));
-        let place = Arc::new(Place::find(&terms).unwrap());
-        let (pipes, made) = Pipes::new(terms, &place);
+        let location = Arc::new(Location::find(&terms).unwrap());
+        let (pipes, made) = Pipes::new(terms, &location);
         made.unwrap();
-        let peers =
-            Arc::new(Peers::new(pipes, (Hub::default(), Watches::default(), Losses::default(), runtime.handle().clone())));
+        let (hub, watches, losses, runtime) = (Hub::default(), Watches::default(), Losses::default(), runtime.handle().clone());
+        let peers = Arc::new(Peers { pipes, notify: Notifiers { hub, watches, losses, runtime } });
         let client = ClientId::random().unwrap();
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -15,7 +15,7 @@ use super::bounds::Bounds;
 use super::fault::{io_error, is_busy, shown, sqlite_error};
 use super::file::Refusal;
 use super::format::{self, Format};
-use super::place::{BESIDE, Place};
+use super::location::{BESIDE, Location};
 use crate::error::{Error, Result};
 
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/');
@@ -23,61 +23,62 @@ const JOURNAL: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 const LOGS: [[u8; 4]; 2] = [[0x37, 0x7f, 0x06, 0x82], [0x37, 0x7f, 0x06, 0x83]];
 
 /// Refuses what is certainly not ours. What is not certain is for the regular opening to judge.
-pub(super) fn check(place: &Place, patience: Duration) -> Result<(), Refusal> {
+pub(super) fn check(location: &Location, patience: Duration) -> Result<(), Refusal> {
     for end in BESIDE {
-        check_beside(place, end)?;
+        check_beside(location, end)?;
     }
-    if place.size("").is_none_or(|size| size == 0) {
+    if location.size("").is_none_or(|size| size == 0) {
         return Ok(());
     }
-    access(&place.path, Access::READ_OK).map_err(|e| io_error(&place.path, "opening", e.into()))?;
-    let is_logged = place.size("-wal").is_some_and(|size| size > 0);
-    let verdict = match look(&place.path, still, patience)? {
+    access(&location.path, Access::READ_OK).map_err(|e| io_error(&location.path, "opening", e.into()))?;
+    let is_logged = location.size("-wal").is_some_and(|size| size > 0);
+    let recognized = match look(&location.path, still, patience)? {
         // Once more: a page may have been read while it was written.
-        Verdict::Foreign(_) => look(&place.path, still, patience)?,
+        Recognized::Foreign(_) => look(&location.path, still, patience)?,
         // Without its log the file may be old, or half of something.
-        Verdict::Changed(_) | Verdict::Empty | Verdict::Unclear if is_logged => look(&place.path, with_log, patience)?,
-        verdict => verdict,
+        Recognized::Changed(_) | Recognized::Unclear if is_logged => look(&location.path, with_log, patience)?,
+        recognized => recognized,
     };
-    match verdict {
-        Verdict::Foreign(e) | Verdict::Changed(e) => Err(e.into()),
-        Verdict::Ours | Verdict::Empty | Verdict::Unclear => Ok(()),
+    match recognized {
+        Recognized::Foreign(e) | Recognized::Changed(e) => Err(e.into()),
+        Recognized::Ours | Recognized::Unclear => Ok(()),
     }
 }
 
-enum Verdict {
+/// What a file is, before it is touched.
+enum Recognized {
     Ours,
-    Empty,
     /// Marked as ours, and not what we make.
     Changed(Error),
     Foreign(Error),
+    /// Empty, or not readable like this.
     Unclear,
 }
 
-fn look(path: &Path, open: fn(&Path) -> rusqlite::Result<Connection>, patience: Duration) -> Result<Verdict, Refusal> {
+fn look(path: &Path, open: fn(&Path) -> rusqlite::Result<Connection>, patience: Duration) -> Result<Recognized, Refusal> {
     match read(path, open, patience) {
-        Ok(verdict) => Ok(verdict),
+        Ok(recognized) => Ok(recognized),
         Err(e) if e.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
-            Ok(Verdict::Foreign(sqlite_error(path, "opening", e)))
+            Ok(Recognized::Foreign(sqlite_error(path, "opening", e)))
         }
         // Would be so again.
         Err(e) if is_busy(&e) || e.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => Err(e.into()),
-        Err(_) => Ok(Verdict::Unclear),
+        Err(_) => Ok(Recognized::Unclear),
     }
 }
 
-fn read(path: &Path, open: fn(&Path) -> rusqlite::Result<Connection>, patience: Duration) -> rusqlite::Result<Verdict> {
+fn read(path: &Path, open: fn(&Path) -> rusqlite::Result<Connection>, patience: Duration) -> rusqlite::Result<Recognized> {
     let mut conn = open(path)?;
     Bounds::set(&mut conn, patience)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     let tx = conn.transaction()?;
     match format::check(&tx, path) {
-        Ok(Format::Empty) => Ok(Verdict::Empty),
-        Ok(Format::Before | Format::WithoutSince | Format::Present) => Ok(Verdict::Ours),
-        Err(Refusal::Final(e)) if format::is_marked(&tx)? => Ok(Verdict::Changed(e)),
-        Err(Refusal::Final(e)) => Ok(Verdict::Foreign(e)),
+        Ok(Format::Empty) => Ok(Recognized::Unclear),
+        Ok(Format::Before | Format::WithoutSince | Format::Present) => Ok(Recognized::Ours),
+        Err(Refusal::Final(e)) if format::is_marked(&tx)? => Ok(Recognized::Changed(e)),
+        Err(Refusal::Final(e)) => Ok(Recognized::Foreign(e)),
         Err(Refusal::Sqlite(e)) => Err(e),
-        Err(Refusal::Removed) => Ok(Verdict::Unclear),
+        Err(Refusal::Removed) => Ok(Recognized::Unclear),
     }
 }
 
@@ -98,23 +99,23 @@ fn reading() -> OpenFlags {
 }
 
 /// SQLite deletes or overwrites what it finds beside a file, whatever it is.
-fn check_beside(place: &Place, end: &str) -> Result<()> {
+fn check_beside(location: &Location, end: &str) -> Result<()> {
     let is_sqlites = match end {
         // Never opened: its locks are the process's.
-        "-shm" => place.size(end).is_none_or(|size| size == 3 || size % 4096 == 0),
-        _ => begins(place, end).is_none_or(|start| looks_right(end, &start)),
+        "-shm" => location.size(end).is_none_or(|size| size == 3 || size % 4096 == 0),
+        _ => begins(location, end).is_none_or(|start| looks_right(end, &start)),
     };
     if is_sqlites {
         return Ok(());
     }
-    let (_, name) = place.beside(end);
+    let (_, name) = location.beside(end);
     let allowed = "a name for the store beside which there are no files of others";
-    Err(Error::config(shown(&place.path.with_file_name(name)), "is not what SQLite keeps beside a file of its own", allowed))
+    Err(Error::config(shown(&location.path.with_file_name(name)), "is not what SQLite keeps beside a file of its own", allowed))
 }
 
 /// The first bytes of a file, if it is there and may be read. SQLite has no locks on these.
-fn begins(place: &Place, end: &str) -> Option<Vec<u8>> {
-    let (dir, name) = place.beside(end);
+fn begins(location: &Location, end: &str) -> Option<Vec<u8>> {
+    let (dir, name) = location.beside(end);
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = openat(dir, &name, flags, Mode::empty()).ok()?;
     let mut start = vec![0; JOURNAL.len()];

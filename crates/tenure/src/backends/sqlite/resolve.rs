@@ -1,4 +1,4 @@
-//! From a path to the file that it leads to, and to those who had a say in that.
+//! From a path to the file that it leads to, and the links on the way.
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
@@ -18,7 +18,7 @@ pub(super) struct Resolved {
     pub(super) links: Vec<(PathBuf, u32)>,
 }
 
-/// Follows the links of an absolute path. Unlike the system's own way, it says which: who may replace one decides on the file.
+/// Follows the links of an absolute path, and says which: the owner of a link decides on the file.
 pub(super) fn resolve(path: &Path) -> Result<Resolved> {
     let missing = || Error::config(shown(path), "is not in an existing directory", "a file in an existing directory");
     let parts = |path: &Path| path.iter().map(OsString::from).rev().collect::<Vec<_>>();

@@ -6,13 +6,13 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use super::verbs::Verbs;
 use crate::backend::{Holder, Mode};
-use crate::backends::verdict::Turn;
+use crate::backends::decision::Turn;
 use crate::clock::Instant;
 use crate::name::{ClientId, Token};
 
 pub(super) struct Hold {
     pub(super) owner: String,
-    /// `None`: not one that could have pipes, so that its lease decides.
+    /// `None`: it cannot have pipes, so its lease decides.
     pub(super) client: Option<ClientId>,
     pub(super) mode: Mode,
     pub(super) until: Instant,
@@ -30,6 +30,19 @@ macro_rules! hold_columns {
     };
 }
 pub(super) use hold_columns;
+
+/// The waiters of the name `?1` that have not ended at `?2`, first come first: what [`Waiter::read`] reads.
+macro_rules! select_waiters {
+    ($which:literal, $limit:literal) => {
+        concat!(
+            "SELECT place, owner, client, kind, take, until FROM waiters WHERE name = ?1 AND until > ?2",
+            $which,
+            " AND of_this_boot(boot, client) ORDER BY place",
+            $limit
+        )
+    };
+}
+pub(super) use select_waiters;
 
 impl Hold {
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
@@ -58,7 +71,7 @@ impl Hold {
 }
 
 pub(super) struct Waiter {
-    pub(super) place: i64,
+    pub(super) position: i64,
     pub(super) owner: String,
     /// As that of a hold.
     pub(super) client: Option<ClientId>,
@@ -71,7 +84,7 @@ pub(super) struct Waiter {
 impl Waiter {
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
-            place: row.get(0)?,
+            position: row.get(0)?,
             owner: row.get(1)?,
             client: read_client(row, 2)?,
             mode: read_mode(row, 3)?,
@@ -81,16 +94,16 @@ impl Waiter {
     }
 }
 
-/// Whose turn it is, as the writers in line have it.
-pub(super) fn turn_of(line: &[Waiter]) -> Turn {
-    match line.iter().filter(|waiter| waiter.mode == Mode::Write).map(|writer| unsigned(writer.turn)).max() {
+/// Whose turn it is, as the queued writers have it.
+pub(super) fn turn_of(queue: &[Waiter]) -> Turn {
+    match queue.iter().filter(|waiter| waiter.mode == Mode::Write).map(|writer| unsigned(writer.turn)).max() {
         None | Some(0) => Turn::Open,
         Some(1) => Turn::Writers,
         Some(end) => Turn::WritersUntil(Instant::from_nanos(end)),
     }
 }
 
-/// How that is written: in the place of a number that writers have no use for.
+/// How that is written: in a column that writers have no other use for.
 pub(super) fn written_turn(turn: Turn) -> i64 {
     match turn {
         Turn::Open => 0,
@@ -122,9 +135,9 @@ impl Verbs<'_> {
         Ok(stored)
     }
 
-    /// Those in line whom a claim must know of to be judged, the first first. A fair line may be long: its first and the
-    /// one before this one say it all.
-    pub(super) fn line_before(&self, mode: Mode, name: &str, owner: &str, now: Instant) -> rusqlite::Result<Vec<Waiter>> {
+    /// The waiters that decide on a claim, first come first. A fair queue may be long: its first and the one before this owner are
+    /// enough.
+    pub(super) fn queue_before(&self, mode: Mode, name: &str, owner: &str, now: Instant) -> rusqlite::Result<Vec<Waiter>> {
         let sql = match mode {
             Mode::Fair => {
                 "SELECT place, owner, client, kind, take, until FROM
@@ -137,10 +150,7 @@ impl Verbs<'_> {
                       AND of_this_boot(boot, client) ORDER BY place DESC LIMIT 1)
                  ORDER BY place"
             }
-            Mode::Read => {
-                "SELECT place, owner, client, kind, take, until FROM waiters
-                 WHERE name = ?1 AND until > ?2 AND kind = 3 AND owner <> ?3 AND of_this_boot(boot, client) ORDER BY place"
-            }
+            Mode::Read => select_waiters!(" AND kind = 3 AND owner <> ?3", ""),
             _ => return Ok(Vec::new()),
         };
         let mut statement = self.tx.prepare_cached(sql)?;
@@ -148,25 +158,22 @@ impl Verbs<'_> {
         statement.query_map(params, Waiter::read)?.collect()
     }
 
-    /// Tells all writers in line whose turn it is.
+    /// Tells all queued writers whose turn it is.
     pub(super) fn set_turn(&self, name: &str, turn: Turn) -> rusqlite::Result<()> {
         let sql = "UPDATE waiters SET take = ?2 WHERE name = ?1 AND kind = 3 AND take <> ?2";
         self.run(sql, params![name.as_bytes(), written_turn(turn)]).map(drop)
     }
 
-    /// The first in line for a fair lock, whether it lives or not.
+    /// The first in a fair queue, dead or alive.
     pub(super) fn first_fair(&self, name: &str, now: Instant) -> rusqlite::Result<Option<Waiter>> {
-        let sql = "SELECT place, owner, client, kind, take, until FROM waiters
-                   WHERE name = ?1 AND until > ?2 AND kind = 1 AND of_this_boot(boot, client) ORDER BY place LIMIT 1";
+        let sql = select_waiters!(" AND kind = 1", " LIMIT 1");
         let params = params![name.as_bytes(), signed(now.as_nanos())];
         self.tx.prepare_cached(sql)?.query_row(params, Waiter::read).optional()
     }
 
-    /// All in line for a hold, the first first, whether they live or not.
-    pub(super) fn line(&self, name: &str, now: Instant) -> rusqlite::Result<Vec<Waiter>> {
-        let sql = "SELECT place, owner, client, kind, take, until FROM waiters
-                   WHERE name = ?1 AND until > ?2 AND of_this_boot(boot, client) ORDER BY place";
-        let mut statement = self.tx.prepare_cached(sql)?;
+    /// All that wait for a hold, first come first, dead or alive.
+    pub(super) fn queue(&self, name: &str, now: Instant) -> rusqlite::Result<Vec<Waiter>> {
+        let mut statement = self.tx.prepare_cached(select_waiters!("", ""))?;
         let rows = statement.query_map(params![name.as_bytes(), signed(now.as_nanos())], Waiter::read)?;
         rows.filter(|waiter| waiter.as_ref().map_or(true, |w| w.mode.holds())).collect()
     }
@@ -184,7 +191,7 @@ pub(super) fn written(mode: Mode) -> (i64, i64) {
     }
 }
 
-/// What is written there is anybody's word until it is parsed: names of files are made of it.
+/// Parsed before it is used: names of files are made of it.
 pub(super) fn read_client(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<ClientId>> {
     Ok(row.get_ref(at)?.as_str()?.parse().ok())
 }

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
 
-use super::worker::Job;
+use super::jobs::Job;
 
 static ALL: Mutex<Vec<Weak<mpsc::Sender<Job>>>> = Mutex::new(Vec::new());
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::geteuid;
 
 use super::fault::{NAME, io_error};
-use super::place::{check_directories, closed};
+use super::location::{check_directories, closed};
 use super::resolve::{Resolved, resolve};
 use super::trust::Sharing;
 use crate::error::{Error, Result};
@@ -140,7 +140,7 @@ fn default_file(state: Option<OsString>, home: Option<OsString>) -> Result<PathB
     Ok(dir.join("locks.db"))
 }
 
-/// Makes what is missing of a directory, where nobody else could lead that elsewhere.
+/// Makes what is missing of a directory, where no other user could lead that elsewhere.
 fn make_directory(dir: &Path) -> Result<()> {
     let failed = |e| io_error(dir, "creating", e);
     let Some(there) = dir.ancestors().find(|dir| dir.exists()).filter(|there| *there != dir) else { return Ok(()) };

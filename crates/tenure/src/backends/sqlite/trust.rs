@@ -1,10 +1,10 @@
-//! Whose directories the file may lie in. Who may put files beside it could hand SQLite a journal of their own, by which it
-//! changes and deletes files elsewhere; who may replace a directory above it could do the same.
+//! Whose directories the file may lie in. A user that can put files beside it could hand SQLite a journal by which it changes and deletes
+//! files elsewhere; so could one that can replace a directory above it.
 
-/// Who shares the file.
+/// How the file is shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Sharing {
-    /// Nobody: all is the user's own.
+    /// Not at all: everything is the user's own.
     #[default]
     None,
     /// The group of the directory.
@@ -42,7 +42,7 @@ pub(super) struct Seen {
     pub(super) user: u32,
     pub(super) group: u32,
     pub(super) mode: u32,
-    /// Whether nobody but the user is in the group.
+    /// Whether the user is alone in the group.
     pub(super) is_private: bool,
     /// Whether the bits of the group speak for a list of users and groups.
     pub(super) has_acl: bool,
@@ -59,8 +59,8 @@ impl Seen {
     }
 }
 
-/// Which of the directories lets somebody in who is not trusted, and how. The first is that of the file, the next those
-/// above it. `nobody` stands for the owners that a user namespace does not know.
+/// Which of the directories lets another user in, and how. The first is that of the file, the next those above it. `nobody` stands for
+/// the owners that a user namespace does not know.
 pub(super) fn distrusted(user: u32, nobody: Option<u32>, sharing: Sharing, dirs: &[Seen]) -> Option<(usize, String)> {
     let first = *dirs.first()?;
     dirs.iter().enumerate().find_map(|(at, dir)| why_not(user, nobody, sharing, first, *dir, at > 0).map(|why| (at, why)))
@@ -73,7 +73,7 @@ fn why_not(user: u32, nobody: Option<u32>, sharing: Sharing, first: Seen, dir: S
     if !owner_is_trusted {
         return Some(format!("belongs to user {}, and this is user {user}", dir.user));
     }
-    // Nobody but its owner can replace what is in it. That is not enough beside the file, where new names count too.
+    // Only its owner can replace what is in it. That is not enough beside the file, where new names count, too.
     if above && dir.allows(0o1000) {
         return None;
     }

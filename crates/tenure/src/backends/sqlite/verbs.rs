@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, ToSql, Transaction, params};
 
-use super::after::After;
 use super::bounds::Bounds;
-use super::fault::NAME;
-use super::line::before;
 use super::message::Message;
+use super::numbers::exhausted;
 use super::peers::{Life, Peers};
-use super::rows::{Hold, Stored, now_micros, signed, turn_of, unsigned, written};
+use super::post_commit::PostCommit;
+use super::queue::before;
+use super::rows::{Hold, Stored, now_micros, signed, turn_of, written};
 use crate::backend::{Attempt, Broken, Claim, Mode, Released, Renewal};
-use crate::backends::verdict::{Turn, Verdict, verdict};
+use crate::backends::decision::{Decision, Turn, decide};
 use crate::clock::{Clock, Instant};
-use crate::error::{Error, Fault, Result};
+use crate::error::Error;
 use crate::name::{ClientId, Resource, Token};
 
 /// The most rows that one statement deletes.
@@ -24,10 +24,29 @@ const PART: usize = 5_000;
 const HOLDS: (&str, &str) = ("holds", "name, owner");
 const WAITERS: (&str, &str) = ("waiters", "place");
 
-/// The outer error is SQLite's and undoes the transaction; the inner one is an answer.
-pub(super) type Answer<T> = rusqlite::Result<Result<T>>;
+/// Why a verb has no answer.
+pub(super) enum VerbError {
+    /// Undoes the transaction.
+    Sqlite(rusqlite::Error),
+    /// Leaves the transaction as it is.
+    Refused(Error),
+}
 
-/// Who asks.
+pub(super) type VerbResult<T> = Result<T, VerbError>;
+
+impl From<rusqlite::Error> for VerbError {
+    fn from(e: rusqlite::Error) -> Self {
+        Self::Sqlite(e)
+    }
+}
+
+impl From<Error> for VerbError {
+    fn from(e: Error) -> Self {
+        Self::Refused(e)
+    }
+}
+
+/// The client that asks.
 #[derive(Debug)]
 pub(super) struct Me {
     pub(super) id: ClientId,
@@ -39,17 +58,17 @@ pub(super) struct Me {
     pub(super) present: bool,
 }
 
-/// A transaction, and what it will have to do afterwards.
+/// A transaction, and what is to be done after its commit.
 pub(super) struct Verbs<'a> {
     pub(super) tx: &'a Transaction<'a>,
     pub(super) me: &'a Me,
     pub(super) peers: &'a Peers,
     pub(super) bounds: &'a Bounds,
-    pub(super) after: &'a mut After,
+    pub(super) post_commit: &'a mut PostCommit,
 }
 
 impl Verbs<'_> {
-    pub(super) fn acquire(&mut self, claim: &Claim, at_least: Option<Token>) -> Answer<Attempt> {
+    pub(super) fn acquire(&mut self, claim: &Claim, at_least: Option<Token>) -> VerbResult<Attempt> {
         let name = claim.resource.as_str();
         let owner = claim.owner.to_string();
         let now = self.me.clock.now();
@@ -63,55 +82,51 @@ impl Verbs<'_> {
         if lapsed {
             let sql = "DELETE FROM holds WHERE name = ?1 AND (until <= ?2 OR NOT of_this_boot(boot, client))";
             self.run(sql, params![name.as_bytes(), signed(now.as_nanos())])?;
-            // Who was only now seen to live has stayed.
+            // The row of a client that was only now seen to live is still there.
             holds = self.stored(name, now)?.holds;
         }
-        let mut line = self.line_before(claim.mode, name, &owner, now)?;
+        let mut queue = self.queue_before(claim.mode, name, &owner, now)?;
         let mut ended = lapsed;
         let attempt = loop {
             let held: Vec<_> = holds.iter().map(|hold| (&*hold.owner, hold.mode)).collect();
-            let waiting: Vec<_> = line.iter().map(|waiter| (&*waiter.owner, waiter.mode)).collect();
-            let left = turn_of(&line).left_to_writers(now);
-            let attempt = match verdict(&&*owner, claim.mode, &held, &waiting, number, left.is_some()) {
-                Verdict::Again(mine) => self.go_on(claim, at_least, &holds[mine], holds[mine].mode, now)?,
-                Verdict::Change(mine) => {
+            let waiting: Vec<_> = queue.iter().map(|waiter| (&*waiter.owner, waiter.mode)).collect();
+            let writers_turn = turn_of(&queue).left_to_writers(now).is_some();
+            break match decide(&&*owner, claim.mode, &held, &waiting, number, writers_turn) {
+                Decision::Again(mine) => self.go_on(claim, at_least, &holds[mine], holds[mine].mode, now)?,
+                Decision::Change(mine) => {
                     ended = true;
                     self.go_on(claim, at_least, &holds[mine], claim.mode.held_as(), now)?
                 }
-                Verdict::Grant => {
+                Decision::Grant => {
                     match claim.mode {
                         Mode::Write => self.set_turn(name, Turn::Open)?,
-                        Mode::Read if !line.is_empty() => self.set_turn(name, Turn::Writers)?,
+                        Mode::Read if !queue.is_empty() => self.set_turn(name, Turn::Writers)?,
                         _ => {}
                     }
                     self.grant(claim, at_least, now)?
                 }
-                Verdict::Busy => {
-                    let (alive, dead) = self.look_at(&before(claim.mode, &owner, &holds, &line));
-                    if !dead.is_empty() {
+                Decision::Busy => {
+                    let (alive, buried) = self.bury_dead(&before(claim.mode, &owner, &holds, &queue), &mut holds)?;
+                    if buried {
                         ended = true;
-                        holds.retain(|hold| hold.client.is_none_or(|client| !dead.contains(&client)));
-                        dead.into_iter().try_for_each(|client| self.bury(client))?;
-                        line = self.line_before(claim.mode, name, &owner, now)?;
+                        queue = self.queue_before(claim.mode, name, &owner, now)?;
                         continue;
                     }
-                    Ok(self.busy(claim, &owner, (&holds, &line), alive, now)?)
+                    self.busy(claim, &owner, (&holds, &queue), alive, now)?
                 }
             };
-            break attempt;
         };
-        // What has ended may be enough for others too.
+        // What has ended may let others in, too.
         if ended {
             self.wake(name, now)?;
         }
         Ok(attempt)
     }
 
-    fn go_on(&self, claim: &Claim, at_least: Option<Token>, hold: &Hold, mode: Mode, now: Instant) -> Answer<Attempt> {
+    fn go_on(&self, claim: &Claim, at_least: Option<Token>, hold: &Hold, mode: Mode, now: Instant) -> VerbResult<Attempt> {
         let (mut token, mut last) = (hold.token, hold.last);
         if let Some(least) = at_least.filter(|least| *least > token) {
-            let Some(reserved) = least.plus(u64::from(claim.tokens.max(1)) - 1) else { return Ok(Err(exhausted())) };
-            (token, last) = (least, reserved);
+            (token, last) = (least, least.plus(u64::from(claim.tokens.max(1)) - 1).ok_or_else(exhausted)?);
             self.count_to(last)?;
         }
         let (kind, _) = written(mode);
@@ -119,15 +134,12 @@ impl Verbs<'_> {
         let sql = "UPDATE holds SET until = ?3, kind = ?4, token = ?5, last = ?6 WHERE name = ?1 AND owner = ?2";
         let name = claim.resource.as_str().as_bytes();
         self.run(sql, params![name, hold.owner, until, kind, signed(token.get()), signed(last.get())])?;
-        Ok(Ok(Attempt::Granted { token, valid_for: claim.lease }))
+        Ok(Attempt::Granted { token, valid_for: claim.lease })
     }
 
-    fn grant(&mut self, claim: &Claim, at_least: Option<Token>, now: Instant) -> Answer<Attempt> {
+    fn grant(&mut self, claim: &Claim, at_least: Option<Token>, now: Instant) -> VerbResult<Attempt> {
         let (name, owner) = (claim.resource.as_str(), claim.owner.to_string());
-        let (token, last) = match self.tokens(claim.tokens, at_least)? {
-            Ok(tokens) => tokens,
-            Err(e) => return Ok(Err(e)),
-        };
+        let (token, last) = self.tokens(claim.tokens, at_least)?;
         let note = claim.note.as_ref().unwrap_or(&self.me.about);
         let (kind, take) = written(claim.mode);
         let until = signed(now.after(claim.lease).as_nanos());
@@ -137,12 +149,12 @@ impl Verbs<'_> {
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
             params![name.as_bytes(), owner, kind, take, self.me.client, self.me.boot, until, first, last, &**note, now_micros()],
         )?;
-        self.leave_line(name, &owner)?;
+        self.dequeue(name, &owner)?;
         self.tell_who_holds(name, claim.mode, now)?;
-        Ok(Ok(Attempt::Granted { token, valid_for: claim.lease }))
+        Ok(Attempt::Granted { token, valid_for: claim.lease })
     }
 
-    pub(super) fn renew(&mut self, claims: &[Claim]) -> Answer<Vec<Renewal>> {
+    pub(super) fn renew(&mut self, claims: &[Claim]) -> VerbResult<Vec<Renewal>> {
         let mut statement =
             self.tx.prepare_cached("UPDATE holds SET until = ?5 WHERE name = ?1 AND owner = ?2 AND boot = ?3 AND until > ?4")?;
         let mut renew = |claim: &Claim| -> rusqlite::Result<Renewal> {
@@ -152,10 +164,10 @@ impl Verbs<'_> {
             let extended = statement.execute(params![name, claim.owner.to_string(), self.me.boot, now, until])?;
             Ok(if extended == 1 { Renewal::Extended { valid_for: claim.lease } } else { Renewal::Gone })
         };
-        claims.iter().map(&mut renew).collect::<rusqlite::Result<_>>().map(Ok)
+        Ok(claims.iter().map(&mut renew).collect::<rusqlite::Result<_>>()?)
     }
 
-    pub(super) fn release(&mut self, claim: &Claim) -> Answer<Released> {
+    pub(super) fn release(&mut self, claim: &Claim) -> VerbResult<Released> {
         let name = claim.resource.as_str();
         let owner = claim.owner.to_string();
         let now = self.me.clock.now();
@@ -165,56 +177,51 @@ impl Verbs<'_> {
             .prepare_cached(sql)?
             .query_row(params![name.as_bytes(), owner, self.me.boot, signed(now.as_nanos())], |row| row.get(0))
             .optional()?;
-        let left = self.leave_line(name, &owner)?;
-        // One who leaves the line may have been told already that it is free.
+        let left = self.dequeue(name, &owner)?;
+        // A waiter that leaves may have been told already that the lock is free.
         if hold.is_some() || left.is_some() {
             self.wake(name, now)?;
         }
-        if let Some(place) = left.filter(|_| claim.mode == Mode::Fair) {
-            self.wake_behind(name, place, now)?;
+        if let Some(position) = left.filter(|_| claim.mode == Mode::Fair) {
+            self.wake_behind(name, position, now)?;
         }
         if hold != Some(true) {
-            return Ok(Ok(Released::NotHeld));
+            return Ok(Released::NotHeld);
         }
-        Ok(Ok(Released::Yes { others_wait: self.others_wait(name, now)? }))
+        Ok(Released::Yes { others_wait: self.others_wait(name, now)? })
     }
 
-    pub(super) fn break_hold(&mut self, resource: &Resource, at_least: Option<Token>) -> Answer<Option<Broken>> {
+    pub(super) fn break_hold(&mut self, resource: &Resource, at_least: Option<Token>) -> VerbResult<Option<Broken>> {
         let name = resource.as_str();
         let now = self.me.clock.now();
         let mut holds = self.stored(name, now)?.holds;
         let clients: Vec<ClientId> = holds.iter().filter_map(|hold| hold.client).collect();
-        let (_, dead) = self.look_at(&clients);
-        holds.retain(|hold| hold.client.is_none_or(|client| !dead.contains(&client)));
-        dead.into_iter().try_for_each(|client| self.bury(client))?;
+        self.bury_dead(&clients, &mut holds)?;
         if holds.is_empty() && at_least.is_none() {
-            return Ok(Ok(None));
+            return Ok(None);
         }
-        let fence = match self.tokens(1, at_least)? {
-            Ok((fence, _)) => fence,
-            Err(e) => return Ok(Err(e)),
-        };
+        let (fence, _) = self.tokens(1, at_least)?;
         if holds.is_empty() {
-            return Ok(Ok(None));
+            return Ok(None);
         }
         self.run("DELETE FROM holds WHERE name = ?1", params![name.as_bytes()])?;
         self.wake(name, now)?;
         holds.iter().for_each(|hold| self.tell_of_loss(hold));
-        Ok(Ok(Some(Broken { holders: holds.into_iter().map(|hold| hold.show(now)).collect(), fence })))
+        Ok(Some(Broken { holders: holds.into_iter().map(|hold| hold.show(now)).collect(), fence }))
     }
 
     /// Tells the client of a hold that it was taken away.
     fn tell_of_loss(&mut self, hold: &Hold) {
         let (Some(client), Ok(owner)) = (hold.client, hold.owner.parse()) else { return };
         if client == self.me.id {
-            self.after.lost(owner);
+            self.post_commit.lost(owner);
         } else {
-            self.after.send(client, &Message::Lost(owner));
+            self.post_commit.send(client, &Message::Lost(owner));
         }
     }
 
     /// Removes all that the clients left, and all that has run out.
-    pub(super) fn sweep(&mut self, dead: Vec<ClientId>) -> Answer<()> {
+    pub(super) fn sweep(&mut self, dead: Vec<ClientId>) -> rusqlite::Result<()> {
         for client in dead {
             self.bury(client)?;
         }
@@ -223,17 +230,15 @@ impl Verbs<'_> {
         for table in [HOLDS, WAITERS] {
             self.clear(table, void, params![signed(now.as_nanos())])?;
         }
-        self.sweep_numbers(now)?;
-        Ok(Ok(()))
+        self.sweep_numbers(now)
     }
 
-    /// Takes this client out of all lines.
-    pub(super) fn leave(&mut self) -> Answer<()> {
-        self.run("DELETE FROM waiters WHERE client = ?1", params![self.me.client])?;
-        Ok(Ok(()))
+    /// Takes this client out of all queues.
+    pub(super) fn leave(&mut self) -> rusqlite::Result<()> {
+        self.run("DELETE FROM waiters WHERE client = ?1", params![self.me.client]).map(drop)
     }
 
-    /// Deletes what may be a great deal, a part at a time: what takes longer than a statement may would be tried again for ever.
+    /// Deletes many rows in parts: a statement that exceeds its bounds would be tried again for ever.
     pub(super) fn clear(&self, (table, key): (&str, &str), which: &str, params: &[&dyn ToSql]) -> rusqlite::Result<()> {
         let sql = format!("DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table} WHERE {which} LIMIT {PART})");
         loop {
@@ -248,8 +253,9 @@ impl Verbs<'_> {
         self.tx.prepare_cached(sql)?.execute(params)
     }
 
-    /// Those of the clients who live, with the pipes by which their end will be seen, and the dead.
-    fn look_at(&self, clients: &[ClientId]) -> (Vec<(ClientId, File)>, Vec<ClientId>) {
+    /// Removes all that the dead ones of the clients left. Returns those that live, with the pipes by which their end will be seen, and
+    /// whether one was dead.
+    fn bury_dead(&mut self, clients: &[ClientId], holds: &mut Vec<Hold>) -> rusqlite::Result<(Vec<(ClientId, File)>, bool)> {
         let (mut alive, mut dead) = (Vec::new(), Vec::new());
         for client in clients {
             match self.look(Some(*client)) {
@@ -258,39 +264,16 @@ impl Verbs<'_> {
                 Life::Unknown => {}
             }
         }
-        (alive, dead)
+        holds.retain(|hold| hold.client.is_none_or(|client| !dead.contains(&client)));
+        dead.iter().try_for_each(|client| self.bury(*client))?;
+        Ok((alive, !dead.is_empty()))
     }
 
     fn bury(&mut self, client: ClientId) -> rusqlite::Result<()> {
         for table in [HOLDS, WAITERS] {
             self.clear(table, "client = ?1", params![client.to_string()])?;
         }
-        self.after.remove(client);
+        self.post_commit.remove(client);
         Ok(())
     }
-
-    pub(super) fn counter(&self) -> rusqlite::Result<Option<Token>> {
-        let sql = "SELECT token FROM counter WHERE one = 1";
-        let token = self.tx.prepare_cached(sql)?.query_row([], |row| row.get(0)).optional()?;
-        Ok(token.map(|token| Token::new(unsigned(token))))
-    }
-
-    /// Reserves tokens. One counter for all names: it outlives the rows of locks that are free.
-    fn tokens(&self, count: u32, at_least: Option<Token>) -> Answer<(Token, Token)> {
-        let first = Token::next(self.counter()?, at_least);
-        let last = first.and_then(|first| first.plus(u64::from(count.max(1)) - 1));
-        let Some((first, last)) = first.zip(last) else { return Ok(Err(exhausted())) };
-        self.count_to(last)?;
-        Ok(Ok((first, last)))
-    }
-
-    /// Raises the counter; it never goes back.
-    fn count_to(&self, last: Token) -> rusqlite::Result<usize> {
-        let sql = "INSERT INTO counter (one, token) VALUES (1, ?1) ON CONFLICT (one) DO UPDATE SET token = max(token, ?1)";
-        self.run(sql, params![signed(last.get())])
-    }
-}
-
-fn exhausted() -> Error {
-    Error::backend(NAME, "acquiring", Fault::TokenExhausted, "the next token would not fit 63 bits")
 }

@@ -11,10 +11,10 @@ use tokio::task::AbortHandle;
 use super::peers::{Peers, until_closed};
 use crate::name::ClientId;
 
-/// The most clients that one waiter watches, each by an open file. The death of others is noticed by polling.
+/// The most clients that one key watches, each by an open file. The death of others is noticed by polling.
 const MOST: usize = 32;
 
-/// Per key of the hub those who were before its waiters when last seen, and one task per such client.
+/// Per key of the hub the clients that its waiters wait for, and one task per such client.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Watches(Arc<Mutex<Watched>>);
 
@@ -29,7 +29,7 @@ impl Watches {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nobody waits there any more.
+    /// The key has no waiter any more.
     pub(super) fn forget(&self, key: &str) {
         let mut watched = self.lock();
         let before = watched.before.remove(key);
@@ -57,53 +57,51 @@ impl Watched {
     }
 }
 
+/// What happens to the clients that a key has watched before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Watch {
+    /// They are watched no longer.
+    Alone,
+    /// They are watched, too.
+    Too,
+}
+
 impl Peers {
-    /// Wakes those who wait at a key when one of the clients dies, which take the place of those seen before. One task
-    /// per client, however many locks it holds.
-    pub(super) fn watch(self: &Arc<Self>, key: &str, mut clients: Vec<(ClientId, File)>) {
-        clients.truncate(MOST);
-        let mut watched = self.watches().lock();
-        let now = clients.iter().map(|(client, _)| *client).collect();
-        let before = watched.before.insert(key.to_owned(), now).unwrap_or_default();
-        watched.drop_unwanted(&before);
+    /// Wakes the waiters at a key when one of the clients dies. One task per client, however many locks it holds.
+    pub(super) fn watch(self: &Arc<Self>, key: &str, clients: Vec<(ClientId, File)>, how: Watch) {
+        let mut watched = self.notify.watches.lock();
+        let before = if how == Watch::Alone { watched.before.remove(key) } else { None };
         for (client, alive) in clients {
-            self.spawn_watch(&mut watched, client, alive);
+            let before = watched.before.entry(key.to_owned()).or_default();
+            if before.len() < MOST && !before.contains(&client) {
+                before.push(client);
+                self.spawn_watch(&mut watched, client, alive);
+            }
         }
+        watched.drop_unwanted(&before.unwrap_or_default());
         drop(watched);
         self.forget_unless_waited_for(key);
     }
 
-    /// As [`watch`](Self::watch), besides those seen before.
-    pub(super) fn watch_too(self: &Arc<Self>, key: &str, client: ClientId, alive: File) {
-        let mut watched = self.watches().lock();
-        let before = watched.before.entry(key.to_owned()).or_default();
-        if before.len() < MOST && !before.contains(&client) {
-            before.push(client);
-            self.spawn_watch(&mut watched, client, alive);
-        }
-        drop(watched);
-        self.forget_unless_waited_for(key);
-    }
-
-    /// It may have been given up before it was written down.
+    /// The waiter may have left before its watch was noted.
     fn forget_unless_waited_for(&self, key: &str) {
-        if !self.hub().listens(key) {
-            self.watches().forget(key);
+        if !self.notify.hub.listens(key) {
+            self.notify.watches.forget(key);
         }
     }
 
     fn spawn_watch(self: &Arc<Self>, watched: &mut Watched, client: ClientId, alive: File) {
         if let Entry::Vacant(task) = watched.tasks.entry(client) {
-            let _entered = self.runtime().enter();
+            let _entered = self.notify.runtime.enter();
             if let Ok(pipe) = pipe::Receiver::from_file_unchecked(alive) {
-                task.insert(self.runtime().spawn(Arc::clone(self).until_death(client, pipe)).abort_handle());
+                task.insert(self.notify.runtime.spawn(Arc::clone(self).until_death(client, pipe)).abort_handle());
             }
         }
     }
 
     async fn until_death(self: Arc<Self>, client: ClientId, pipe: pipe::Receiver) {
         until_closed(&pipe).await;
-        let mut watched = self.watches().lock();
+        let mut watched = self.notify.watches.lock();
         watched.tasks.remove(&client);
         let mut keys = Vec::new();
         for (key, before) in &mut watched.before {
@@ -114,7 +112,7 @@ impl Peers {
         }
         drop(watched);
         for key in keys {
-            self.hub().fire(&key);
+            self.notify.hub.fire(&key);
         }
     }
 }

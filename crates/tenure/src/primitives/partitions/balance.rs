@@ -1,5 +1,5 @@
-//! The balance: every member takes its share and gives up what is more. Nobody tells anybody what to do; the list of
-//! members says all, and each partition's lock decides.
+//! The balance: every member takes its share and gives up the rest. The list of members decides on the shares, the lock of each
+//! partition on its owner.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use tokio::sync::watch;
 use tracing::debug;
 
 use super::Partitions;
-use super::member::State;
+use super::member::Membership;
 use super::members::Members;
 use crate::backend::Mode;
 use crate::engine::guard::{Guard, Watcher};
 use crate::error::Result;
 use crate::name::Resource;
-use crate::primitives::news::News;
+use crate::primitives::changes::ChangeWatch;
 
 /// The least time between two looks.
 const LEAST_PAUSE: Duration = Duration::from_millis(250);
@@ -52,17 +52,17 @@ impl Share {
 
 pub(super) struct Balancer {
     group: Partitions,
-    state: Arc<watch::Sender<State>>,
+    state: Arc<watch::Sender<Membership>>,
     members: Members,
-    news: News,
-    /// Partitions of its own share that others still have.
-    wanted: Vec<Resource>,
+    changes: ChangeWatch,
+    /// Partitions of its own share that other members still have.
+    blocked: Vec<Resource>,
 }
 
 impl Balancer {
-    pub(super) fn new(group: Partitions, state: Arc<watch::Sender<State>>, members: Members) -> Self {
-        let news = News::new(Arc::clone(&group.engine), group.lease);
-        Self { group, state, members, news, wanted: Vec::new() }
+    pub(super) fn new(group: Partitions, state: Arc<watch::Sender<Membership>>, members: Members) -> Self {
+        let changes = ChangeWatch::new(Arc::clone(&group.engine), group.lease);
+        Self { group, state, members, changes, blocked: Vec::new() }
     }
 
     /// Runs until the member leaves, or the store refuses for good.
@@ -77,17 +77,17 @@ impl Balancer {
                 Err(error) => return self.state.send_modify(|state| drop(state.end(Some(error)))),
             }
             let members = (self.members.name.clone(), Mode::Read);
-            let wanted = self.wanted.iter().map(|name| (name.clone(), Mode::Exclusive));
-            let topics: Vec<_> = std::iter::once(members).chain(wanted).collect();
-            if self.news.listen(&topics).await {
+            let blocked = self.blocked.iter().map(|name| (name.clone(), Mode::Exclusive));
+            let topics: Vec<_> = std::iter::once(members).chain(blocked).collect();
+            if self.changes.listen(&topics).await {
                 continue;
             }
-            // Each renewal of a member touches the list of all: those who look at it must not do so each time.
+            // Each renewal of a member touches the list of all members, and must not cause a look each time.
             self.group.engine.pause(LEAST_PAUSE.min(self.group.lease / 12)).await;
             let holds: Vec<Watcher> = self.state.borrow().guards().filter(|guard| guard.is_valid()).map(Guard::watcher).collect();
             let mut lost: FuturesUnordered<_> = holds.iter().map(Watcher::ended).collect();
             tokio::select! {
-                () = self.news.wait() => {}
+                () = self.changes.wait() => {}
                 Some(_) = lost.next() => {}
             }
         }
@@ -136,13 +136,13 @@ impl Balancer {
 
     async fn take(&mut self, share: Share) -> Result<()> {
         let quota = usize::try_from(share.quota).unwrap_or(usize::MAX);
-        let missing = |state: &watch::Sender<State>| quota.saturating_sub(state.borrow().owned.len());
+        let missing = |state: &watch::Sender<Membership>| quota.saturating_sub(state.borrow().owned.len());
         let mut free: Vec<u32> = {
             let state = self.state.borrow();
             share.all().filter(|index| !state.owned.contains_key(index)).collect()
         };
         let mut failed = None;
-        self.wanted.clear();
+        self.blocked.clear();
         while missing(&self.state) > 0 && !free.is_empty() {
             let rest = free.split_off(missing(&self.state).min(free.len()));
             let asked = std::mem::replace(&mut free, rest);
@@ -151,8 +151,8 @@ impl Balancer {
             for (index, answer) in asked.into_iter().zip(answers) {
                 match answer {
                     Ok(Some(guard)) => self.state.send_modify(|state| state.own(index, guard)),
-                    Ok(None) if share.is_own(index) && self.wanted.len() < LISTEN => {
-                        self.wanted.push(self.group.resource(&index.to_string())?);
+                    Ok(None) if share.is_own(index) && self.blocked.len() < LISTEN => {
+                        self.blocked.push(self.group.resource(&index.to_string())?);
                     }
                     Ok(None) => {}
                     Err(error) => failed = failed.or(Some(error)),
@@ -164,7 +164,7 @@ impl Balancer {
             }
         }
         if missing(&self.state) == 0 {
-            self.wanted.clear();
+            self.blocked.clear();
         }
         failed.map_or(Ok(()), Err)
     }

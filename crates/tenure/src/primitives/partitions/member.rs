@@ -17,7 +17,7 @@ use crate::name::Token;
 
 /// What a member has. Only the balancer adds to it.
 #[derive(Debug, Default)]
-pub(in crate::primitives) struct State {
+pub(in crate::primitives) struct Membership {
     pub(super) owned: BTreeMap<u32, Guard>,
     pub(super) seat: Option<Guard>,
     /// Why nothing changes at present.
@@ -26,7 +26,7 @@ pub(in crate::primitives) struct State {
     over: bool,
 }
 
-impl State {
+impl Membership {
     pub(super) fn guards(&self) -> impl Iterator<Item = &Guard> {
         self.owned.values().chain(&self.seat)
     }
@@ -43,7 +43,7 @@ impl State {
         }
     }
 
-    /// What is to be given back, and the seat after it: whoever sees that free finds the partitions free.
+    /// What is to be given back, and the seat after it: a member that sees the seat free finds the partitions free.
     pub(super) fn end(&mut self, error: Option<Error>) -> (Vec<Guard>, Option<Guard>) {
         self.over = true;
         self.trouble = error;
@@ -63,22 +63,20 @@ impl State {
 /// One process's part in [`Partitions`]. Dropping it gives everything back, in the background.
 ///
 /// ```
-/// # async fn example() -> tenure::Result<()> {
+/// # #[tokio::main] async fn main() -> tenure::Result<()> {
 /// # let locker = tenure::Locker::connect("memory:").await?;
 /// let mut member = locker.partitions("ingest", 3).join().await?;
 /// while member.owned().len() < 3 {
 ///     member.changed().await?;
 /// }
 /// member.leave().await?;
-/// # locker.close().await
-/// # }
-/// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
+/// # locker.close().await }
 /// ```
 #[derive(Debug)]
 #[must_use = "dropping the member leaves the group"]
 pub struct Member {
     group: Partitions,
-    state: Arc<watch::Sender<State>>,
+    state: Arc<watch::Sender<Membership>>,
     /// The balancer; ends with the member.
     task: JoinSet<()>,
     told: BTreeMap<u32, Token>,
@@ -86,7 +84,7 @@ pub struct Member {
 
 impl Member {
     pub(super) fn new(group: Partitions, seat: Guard, members: Members) -> Self {
-        let state = Arc::new(watch::Sender::new(State { seat: Some(seat), ..State::default() }));
+        let state = Arc::new(watch::Sender::new(Membership { seat: Some(seat), ..Membership::default() }));
         let mut task = JoinSet::new();
         let balancer = Balancer::new(group.clone(), Arc::clone(&state), members);
         task.spawn_on(balancer.run(), group.engine.background.handle());
@@ -111,10 +109,7 @@ impl Member {
     }
 
     /// Waits until other partitions are owned than when it was last called (before that: none), or one of them anew.
-    /// Fails when the store refuses for good, or the locker was closed.
-    ///
-    /// # Cancel safety
-    /// Safe: what was not told is told by the next call.
+    /// Fails when the store refuses for good, or the locker was closed. Cancel safe: what was not told is told by the next call.
     pub async fn changed(&mut self) -> Result<Vec<u32>> {
         let mut seen = self.state.subscribe();
         loop {
@@ -136,10 +131,7 @@ impl Member {
     /// owned next. Work that has come to its end is not run again as long as the partition stays.
     ///
     /// All of it runs inside of this future, one step at a time. Work that is spawned elsewhere is not stopped by itself:
-    /// let it watch [`Partition::ended`].
-    ///
-    /// # Cancel safety
-    /// As safe as the work that it runs.
+    /// let it watch [`Partition::ended`]. As cancel safe as the work that it runs.
     pub async fn run<W, F>(&self, work: W) -> Result<()>
     where
         W: Fn(Partition) -> F,
@@ -200,7 +192,7 @@ impl Member {
         released.and(left)
     }
 
-    pub(in crate::primitives) fn state(&self) -> &Arc<watch::Sender<State>> {
+    pub(in crate::primitives) fn state(&self) -> &Arc<watch::Sender<Membership>> {
         &self.state
     }
 }
@@ -220,12 +212,12 @@ impl Drop for Member {
 pub(in crate::primitives) struct Tenure {
     index: u32,
     guard: Guard,
-    state: watch::Receiver<State>,
+    state: watch::Receiver<Membership>,
 }
 
 impl Tenure {
     /// `None` if the partition is not owned.
-    pub(in crate::primitives) fn of(state: &watch::Sender<State>, index: u32) -> Option<Self> {
+    pub(in crate::primitives) fn of(state: &watch::Sender<Membership>, index: u32) -> Option<Self> {
         let guard = state.borrow().owned.get(&index)?.reenter().ok()?;
         Some(Self { index, guard, state: state.subscribe() })
     }

@@ -1,4 +1,4 @@
-//! Who takes part: the one place that knows how members are kept in the store.
+//! The members of a group, as the store keeps them.
 
 use std::sync::Arc;
 
@@ -8,32 +8,32 @@ use crate::engine::guard::Guard;
 use crate::error::{Error, Result};
 use crate::name::Resource;
 use crate::primitives::partitions::Partitions;
-use crate::primitives::wanted::Wanted;
+use crate::primitives::request::LockRequest;
 
-/// The members of a group: all who read `name/members`.
+/// The members of a group: the readers of `name/members`.
 #[derive(Debug)]
 pub(super) struct Members {
-    wanted: Wanted,
+    request: LockRequest,
     pub(super) name: Resource,
 }
 
 impl Members {
     pub(super) fn new(group: &Partitions) -> Result<Self> {
         let name = group.resource("members")?;
-        let mut wanted = Wanted::new(Arc::clone(&group.engine), Ok(name.clone()));
-        wanted.lease = group.lease;
-        wanted.note.clone_from(&group.note);
-        Ok(Self { wanted, name })
+        let mut request = LockRequest::new(Arc::clone(&group.engine), Ok(name.clone()));
+        request.lease = group.lease;
+        request.note.clone_from(&group.note);
+        Ok(Self { request, name })
     }
 
     /// Becomes a member; the guard's owner is its name.
     pub(super) async fn join(&self) -> Result<Guard> {
-        self.wanted.acquire_anew(Mode::Read, Patience::Endless).await?.ok_or(Error::Closed)
+        self.request.acquire_anew(Mode::Read, Patience::Endless).await?.ok_or(Error::Closed)
     }
 
     /// The owners of all seats, in the order that every member sees.
     pub(super) async fn list(&self) -> Result<Vec<String>> {
-        let state = self.wanted.clone().inspect().await?;
+        let state = self.request.clone().inspect().await?;
         let mut owners: Vec<String> = state.holders.into_iter().map(|holder| holder.owner).collect();
         owners.sort_unstable();
         Ok(owners)

@@ -1,7 +1,7 @@
-//! A bounded model: every order of events, of a few attempts on three nodes, within a few ticks.
+//! A bounded model: every order of events, of a few ballots on three nodes, within a few ticks.
 //!
 //! Modelled are the rules that ship (`rules`, `Token`, `deadline`), not copies of them. Messages take any time, and those that
-//! take for ever are lost. A client that is not scheduled while time passes is paused. Attempts of one client are told apart by
+//! take for ever are lost. A client that is not scheduled while time passes is paused. Ballots of one client are told apart by
 //! the nodes as those of several are, so each has a client of its own. Every hold writes once to a store that refuses smaller
 //! tokens than it has seen, and the write takes any time too.
 
@@ -26,7 +26,7 @@ const TWO_FAR: [Option<u64>; NODES] = [FAR, FAR, None];
 
 /// Leases that overlap by half.
 const LONG: Setup = Setup {
-    attempts: 2,
+    ballots: 2,
     ticks: 3,
     lease: 2,
     counters: [None; NODES],
@@ -111,7 +111,7 @@ fn a_hold_is_renewed() {
 #[test]
 #[ignore = "takes minutes unless optimised: cargo test --release -p tenure --lib model -- --ignored"]
 fn larger_models() {
-    assert_eq!(explore("three", Setup { attempts: 3, ticks: 1, ..SHORT }, 1_000_000), seen(&[]));
+    assert_eq!(explore("three", Setup { ballots: 3, ticks: 1, ..SHORT }, 1_000_000), seen(&[]));
     assert_eq!(explore("longer loss", Setup { losses: 1, ..LONG }, 500_000), seen(&[QUARANTINE]));
     assert_eq!(explore("renewal, loss", Setup { renewals: 1, losses: 1, ..LONG }, 1_000_000), seen(&[QUARANTINE, RENEWED]));
     let jump = Setup { jumps: 1, counters: TWO_FAR, ..LONG };
@@ -151,7 +151,7 @@ fn with_the_deadline_from_the_reply() {
     breaks("deadline from the reply", Setup { mistake: Some(Mistake::DeadlineFromReply), ..SHORT }, ONE_HOLDER);
 }
 
-/// Found by this model: the first node's clock jumps, another attempt gets the token there and gives it back.
+/// Found by this model: the first node's clock jumps, another ballot gets the token there and gives it back.
 #[test]
 fn with_a_larger_token_that_stands_for_the_raised_one() {
     let setup = Setup { mistake: Some(Mistake::LargerStands), jumps: 1, counters: TWO_FAR, ..SHORT };

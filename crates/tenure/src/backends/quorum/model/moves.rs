@@ -6,7 +6,7 @@ use stateright::{Model, Property};
 
 use super::promises;
 use super::setup::{Jump, Mistake, Setup};
-use super::world::{Attempt, Call, Heard, Line, MOST, NODES, Node, Phase, World, Write, instant};
+use super::world::{Ballot, Heard, InFlight, MOST, NODES, Node, Phase, Wire, World, Write, instant};
 use crate::backend::Renewal;
 use crate::backends::quorum::rules::{self, Tally, Vote};
 use crate::clock::{Drift, Instant, deadline};
@@ -20,30 +20,30 @@ const NO_DRIFT: Drift = Drift { per_mille: 0, fixed: Duration::ZERO };
 pub(super) enum Move {
     Tick,
     Begins {
-        attempt: usize,
+        ballot: usize,
     },
     ReachesNode {
-        attempt: usize,
+        ballot: usize,
         node: usize,
     },
     /// Some nodes' answers are heard, a bit each.
     Hears {
-        attempt: usize,
+        ballot: usize,
         nodes: u8,
     },
-    /// An attempt is given up, or a hold given back.
+    /// A ballot is given up, or a hold given back.
     Ends {
-        attempt: usize,
+        ballot: usize,
     },
     /// A release reaches a node.
     IsReleased {
         node: usize,
     },
     Renews {
-        attempt: usize,
+        ballot: usize,
     },
     ReachesStore {
-        attempt: usize,
+        ballot: usize,
     },
     LosesState {
         node: usize,
@@ -62,8 +62,8 @@ fn plain_counter(last: Option<Token>, at_least: Option<Token>) -> Token {
     last.unwrap_or(Token::new(0)).plus(1).expect("tokens are small").raised(at_least)
 }
 
-fn vote(line: &Line, lease: Duration) -> Vote {
-    match line.heard {
+fn vote(wire: &Wire, lease: Duration) -> Vote {
+    match wire.heard {
         Heard::Granted(token) => Vote::Yes { token, valid_for: lease },
         Heard::Uncounted => Vote::Uncounted,
         Heard::Busy => Vote::No { poll_within: lease, holder: None },
@@ -71,8 +71,8 @@ fn vote(line: &Line, lease: Duration) -> Vote {
     }
 }
 
-fn renewal(line: &Line, lease: Duration) -> Option<Renewal> {
-    match line.heard {
+fn renewal(wire: &Wire, lease: Duration) -> Option<Renewal> {
+    match wire.heard {
         Heard::Extended => Some(Renewal::Extended { valid_for: lease }),
         Heard::Gone => Some(Renewal::Gone),
         Heard::Uncounted => Some(Renewal::Unknown(Fault::Quarantine)),
@@ -81,31 +81,31 @@ fn renewal(line: &Line, lease: Duration) -> Option<Renewal> {
 }
 
 impl Setup {
-    fn begin(&self, world: &mut World, attempt: usize) {
+    fn begin(&self, world: &mut World, ballot: usize) {
         let mut clocks = world.nodes.map(|node| node.clock_micros(world.now));
         let at_least = rules::proposal(&mut clocks).filter(|_| !self.mistaken(Mistake::PlainCounter));
         let after = world.granted();
-        let one = &mut world.attempts[attempt];
+        let one = &mut world.ballots[ballot];
         (one.after, one.phase) = (after, Phase::Asking { sent: world.now, target: None });
-        world.nodes.iter_mut().for_each(|node| node.lines[attempt].call = Call::Claims { at_least });
+        world.nodes.iter_mut().for_each(|node| node.wires[ballot].call = InFlight::Claims { at_least });
     }
 
-    fn reach_node(&self, world: &mut World, attempt: usize, place: usize) {
+    fn reach_node(&self, world: &mut World, ballot: usize, place: usize) {
         let node = &mut world.nodes[place];
         let ends = node.clock(world.now) + i16::from(self.lease);
         let next = if self.mistaken(Mistake::PlainCounter) { plain_counter } else { by_the_clock };
-        let (answer, listens) = match (node.lines[attempt].call, world.attempts[attempt].phase) {
-            (Call::Claims { at_least }, phase) => {
-                (node.claim(attempt, at_least, ends, next), matches!(phase, Phase::Asking { .. }))
+        let (answer, listens) = match (node.wires[ballot].call, world.ballots[ballot].phase) {
+            (InFlight::Claims { at_least }, phase) => {
+                (node.claim(ballot, at_least, ends, next), matches!(phase, Phase::Asking { .. }))
             }
-            (Call::Renews, phase) => (node.renew(attempt, ends), matches!(phase, Phase::Holding { renewing: Some(_), .. })),
-            (Call::None | Call::Says { .. }, _) => return,
+            (InFlight::Renews, phase) => (node.renew(ballot, ends), matches!(phase, Phase::Holding { renewing: Some(_), .. })),
+            (InFlight::None | InFlight::Says { .. }, _) => return,
         };
         let restarted = node.restarted;
-        node.lines[attempt].call = if listens { Call::Says { answer, restarted } } else { Call::None };
+        node.wires[ballot].call = if listens { InFlight::Says { answer, restarted } } else { InFlight::None };
         if answer == Heard::Busy {
-            // It can only end the attempt, which may end at any time anyway.
-            self.hear(world, attempt, 1 << place);
+            // It can only end the ballot, which may end at any time anyway.
+            self.hear(world, ballot, 1 << place);
         }
     }
 
@@ -118,24 +118,24 @@ impl Setup {
     }
 
     /// Takes in what some nodes have said.
-    fn hear(&self, world: &mut World, attempt: usize, nodes: u8) {
+    fn hear(&self, world: &mut World, ballot: usize, nodes: u8) {
         for node in (0..NODES).filter(|node| nodes & (1 << node) != 0) {
-            let line = &mut world.nodes[node].lines[attempt];
-            if let Call::Says { answer, restarted } = line.call {
+            let wire = &mut world.nodes[node].wires[ballot];
+            if let InFlight::Says { answer, restarted } = wire.call {
                 let counts = !self.is_doubtful(answer, restarted, world.now);
-                *line = Line { call: Call::None, heard: if counts { answer } else { Heard::Uncounted } };
+                *wire = Wire { call: InFlight::None, heard: if counts { answer } else { Heard::Uncounted } };
             }
         }
-        match world.attempts[attempt].phase {
-            Phase::Asking { sent, target } => self.count(world, attempt, sent, target),
-            Phase::Holding { renewing: Some(sent), .. } => self.count_renewals(world, attempt, sent),
+        match world.ballots[ballot].phase {
+            Phase::Asking { sent, target } => self.count(world, ballot, sent, target),
+            Phase::Holding { renewing: Some(sent), .. } => self.count_renewals(world, ballot, sent),
             Phase::NotYet | Phase::Holding { .. } | Phase::Over => {}
         }
     }
 
-    /// What the loop of an attempt (`round`) does with its votes.
-    fn count(&self, world: &mut World, attempt: usize, sent: u8, target: Option<Token>) {
-        let mut votes = world.nodes.map(|node| vote(&node.lines[attempt], self.lease()));
+    /// What the loop of a ballot (`round`) does with its votes.
+    fn count(&self, world: &mut World, ballot: usize, sent: u8, target: Option<Token>) {
+        let mut votes = world.nodes.map(|node| vote(&node.wires[ballot], self.lease()));
         if let Some(target) = target.filter(|_| self.mistaken(Mistake::LargerStands)) {
             for vote in &mut votes {
                 if let Vote::Yes { token, .. } = vote {
@@ -145,20 +145,18 @@ impl Setup {
         }
         match rules::tally(&votes, target) {
             Tally::Wait => {}
-            Tally::Raise(token) if self.mistaken(Mistake::NoWriteBack) => {
-                self.conclude(world, attempt, sent, token, self.lease())
-            }
+            Tally::Raise(token) if self.mistaken(Mistake::NoWriteBack) => self.conclude(world, ballot, sent, token, self.lease()),
             Tally::Raise(to) if target.is_none() => {
-                world.attempts[attempt].phase = Phase::Asking { sent, target: Some(to) };
-                for line in world.nodes.iter_mut().map(|node| &mut node.lines[attempt]) {
-                    if matches!(line.heard, Heard::Granted(token) if token < to) {
-                        *line = Line { call: Call::Claims { at_least: Some(to) }, heard: Heard::Nothing };
+                world.ballots[ballot].phase = Phase::Asking { sent, target: Some(to) };
+                for wire in world.nodes.iter_mut().map(|node| &mut node.wires[ballot]) {
+                    if matches!(wire.heard, Heard::Granted(token) if token < to) {
+                        *wire = Wire { call: InFlight::Claims { at_least: Some(to) }, heard: Heard::Nothing };
                     }
                 }
             }
             Tally::Raise(_) if votes.contains(&Vote::Pending) => {}
-            Tally::Granted { token, valid_for } => self.conclude(world, attempt, sent, token, valid_for),
-            Tally::Raise(_) | Tally::Busy { .. } | Tally::Collided | Tally::Failed => world.end(attempt),
+            Tally::Granted { token, valid_for } => self.conclude(world, ballot, sent, token, valid_for),
+            Tally::Raise(_) | Tally::Busy { .. } | Tally::Collided | Tally::Failed => world.end(ballot),
         }
     }
 
@@ -166,41 +164,41 @@ impl Setup {
         instant(if self.mistaken(Mistake::DeadlineFromReply) { now } else { sent })
     }
 
-    fn conclude(&self, world: &mut World, attempt: usize, sent: u8, token: Token, valid_for: Duration) {
+    fn conclude(&self, world: &mut World, ballot: usize, sent: u8, token: Token, valid_for: Duration) {
         let from = self.counted_from(sent, world.now);
         if !rules::in_time(from, valid_for, NO_DRIFT, instant(world.now)) {
-            return world.end(attempt);
+            return world.end(ballot);
         }
-        let one = &mut world.attempts[attempt];
+        let one = &mut world.ballots[ballot];
         (one.token, one.write) = (Some(token), Write::UnderWay);
         one.phase = Phase::Holding { until: deadline(from, valid_for, NO_DRIFT), renewing: None };
-        world.stop_listening(attempt);
+        world.stop_listening(ballot);
     }
 
-    fn renew(&self, world: &mut World, attempt: usize) {
-        let one = &mut world.attempts[attempt];
+    fn renew(&self, world: &mut World, ballot: usize) {
+        let one = &mut world.ballots[ballot];
         let Phase::Holding { renewing, .. } = &mut one.phase else { return };
         *renewing = Some(world.now);
         one.renewals_left -= 1;
         // One whose first answer is still awaited is as good as one that does not answer.
-        let lines = world.nodes.iter_mut().map(|node| &mut node.lines[attempt]);
-        lines.filter(|line| line.call == Call::None).for_each(|line| line.call = Call::Renews);
+        let wires = world.nodes.iter_mut().map(|node| &mut node.wires[ballot]);
+        wires.filter(|wire| wire.call == InFlight::None).for_each(|wire| wire.call = InFlight::Renews);
     }
 
-    fn count_renewals(&self, world: &mut World, attempt: usize, sent: u8) {
-        let one = &mut world.attempts[attempt];
+    fn count_renewals(&self, world: &mut World, ballot: usize, sent: u8) {
+        let one = &mut world.ballots[ballot];
         let Phase::Holding { until, renewing } = &mut one.phase else { return };
-        match rules::renewed(&world.nodes.map(|node| renewal(&node.lines[attempt], self.lease()))) {
+        match rules::renewed(&world.nodes.map(|node| renewal(&node.wires[ballot], self.lease()))) {
             None => return,
             Some(Renewal::Extended { valid_for }) => {
                 *until = deadline(self.counted_from(sent, world.now), valid_for, NO_DRIFT).max(*until);
                 one.renewed = true;
             }
-            Some(Renewal::Gone) => return world.end(attempt),
+            Some(Renewal::Gone) => return world.end(ballot),
             Some(Renewal::Unknown(_)) => {}
         }
         *renewing = None;
-        world.stop_listening(attempt);
+        world.stop_listening(ballot);
     }
 }
 
@@ -208,22 +206,22 @@ fn tick(world: &mut World) {
     world.now += 1;
     let now = world.now;
     world.nodes.iter_mut().for_each(|node| node.expire(now));
-    for attempt in 0..MOST {
-        if matches!(world.attempts[attempt].phase, Phase::Holding { .. }) && !world.believes(attempt) {
-            world.end(attempt);
+    for ballot in 0..MOST {
+        if matches!(world.ballots[ballot].phase, Phase::Holding { .. }) && !world.believes(ballot) {
+            world.end(ballot);
         }
     }
 }
 
-fn reach_store(world: &mut World, attempt: usize) {
-    let token = world.attempts[attempt].token;
+fn reach_store(world: &mut World, ballot: usize) {
+    let token = world.ballots[ballot].token;
     let taken = token >= world.store;
     if taken {
-        let newer = |other: &Attempt| other.write == Write::Taken && other.after & (1 << attempt) != 0;
-        world.older_after_newer |= world.attempts.iter().any(newer);
+        let newer = |other: &Ballot| other.write == Write::Taken && other.after & (1 << ballot) != 0;
+        world.older_after_newer |= world.ballots.iter().any(newer);
         world.store = token;
     }
-    world.attempts[attempt].write = if taken { Write::Taken } else { Write::Refused };
+    world.ballots[ballot].write = if taken { Write::Taken } else { Write::Refused };
 }
 
 impl Model for Setup {
@@ -233,48 +231,48 @@ impl Model for Setup {
     fn init_states(&self) -> Vec<World> {
         let mut nodes = self.counters.map(|counter| Node::new(counter.map(Token::new)));
         nodes.sort_unstable();
-        let attempts = std::array::from_fn(|attempt| Attempt::new(if attempt == 0 { self.renewals } else { 0 }));
+        let ballots = std::array::from_fn(|ballot| Ballot::new(if ballot == 0 { self.renewals } else { 0 }));
         let (losses_left, jumps_left) = (self.losses, self.jumps);
-        vec![World { now: 0, nodes, attempts, store: None, older_after_newer: false, losses_left, jumps_left }]
+        vec![World { now: 0, nodes, ballots, store: None, older_after_newer: false, losses_left, jumps_left }]
     }
 
     fn actions(&self, world: &World, moves: &mut Vec<Move>) {
         // Before the first has begun, one time is like another.
-        if world.now < self.ticks && world.attempts[0].phase != Phase::NotYet {
+        if world.now < self.ticks && world.ballots[0].phase != Phase::NotYet {
             moves.push(Move::Tick);
         }
         // They are all alike: the first to begin is the first.
         moves.extend(
-            (0..self.attempts).find(|one| world.attempts[*one].phase == Phase::NotYet).map(|attempt| Move::Begins { attempt }),
+            (0..self.ballots).find(|one| world.ballots[*one].phase == Phase::NotYet).map(|ballot| Move::Begins { ballot }),
         );
-        for (attempt, one) in world.attempts.iter().enumerate() {
+        for (ballot, one) in world.ballots.iter().enumerate() {
             match one.phase {
-                Phase::Asking { .. } => moves.push(Move::Ends { attempt }),
+                Phase::Asking { .. } => moves.push(Move::Ends { ballot }),
                 Phase::Holding { renewing, .. } => {
-                    moves.push(Move::Ends { attempt });
+                    moves.push(Move::Ends { ballot });
                     if one.renewals_left > 0 && renewing.is_none() {
-                        moves.push(Move::Renews { attempt });
+                        moves.push(Move::Renews { ballot });
                     }
                 }
                 Phase::NotYet | Phase::Over => {}
             }
-            let says = |node: &usize| matches!(world.nodes[*node].lines[attempt].call, Call::Says { .. });
+            let says = |node: &usize| matches!(world.nodes[*node].wires[ballot].call, InFlight::Says { .. });
             for node in (0..NODES).filter(says) {
-                moves.push(Move::Hears { attempt, nodes: 1 << node });
-                moves.extend((0..node).filter(says).map(|other| Move::Hears { attempt, nodes: 1 << node | 1 << other }));
+                moves.push(Move::Hears { ballot, nodes: 1 << node });
+                moves.extend((0..node).filter(says).map(|other| Move::Hears { ballot, nodes: 1 << node | 1 << other }));
             }
             if one.write == Write::UnderWay {
-                moves.push(Move::ReachesStore { attempt });
+                moves.push(Move::ReachesStore { ballot });
             }
         }
         for (node, one) in world.nodes.iter().enumerate() {
-            for (attempt, line) in one.lines.iter().enumerate() {
-                match line.call {
-                    Call::None | Call::Says { .. } => {}
-                    Call::Claims { .. } | Call::Renews => moves.push(Move::ReachesNode { attempt, node }),
+            for (ballot, wire) in one.wires.iter().enumerate() {
+                match wire.call {
+                    InFlight::None | InFlight::Says { .. } => {}
+                    InFlight::Claims { .. } | InFlight::Renews => moves.push(Move::ReachesNode { ballot, node }),
                 }
             }
-            if one.hold.is_some_and(|hold| world.attempts[hold.attempt].phase == Phase::Over) {
+            if one.hold.is_some_and(|hold| world.ballots[hold.ballot].phase == Phase::Over) {
                 moves.push(Move::IsReleased { node });
             }
             if world.losses_left > 0 && one.counter.is_some() {
@@ -291,20 +289,20 @@ impl Model for Setup {
         let mut world = *before;
         match chosen {
             Move::Tick => tick(&mut world),
-            Move::Begins { attempt } => self.begin(&mut world, attempt),
-            Move::ReachesNode { attempt, node } => self.reach_node(&mut world, attempt, node),
-            Move::Hears { attempt, nodes } => {
-                let one = world.attempts[attempt];
-                self.hear(&mut world, attempt, nodes);
+            Move::Begins { ballot } => self.begin(&mut world, ballot),
+            Move::ReachesNode { ballot, node } => self.reach_node(&mut world, ballot, node),
+            Move::Hears { ballot, nodes } => {
+                let one = world.ballots[ballot];
+                self.hear(&mut world, ballot, nodes);
                 // An answer that changes nothing is heard with the one that does.
-                if world.attempts[attempt] == one {
+                if world.ballots[ballot] == one {
                     return None;
                 }
             }
-            Move::Ends { attempt } => world.end(attempt),
+            Move::Ends { ballot } => world.end(ballot),
             Move::IsReleased { node } => world.nodes[node].hold = None,
-            Move::Renews { attempt } => self.renew(&mut world, attempt),
-            Move::ReachesStore { attempt } => reach_store(&mut world, attempt),
+            Move::Renews { ballot } => self.renew(&mut world, ballot),
+            Move::ReachesStore { ballot } => reach_store(&mut world, ballot),
             Move::LosesState { node } => {
                 world.losses_left -= 1;
                 world.nodes[node].forget(world.now);

@@ -8,7 +8,7 @@ use super::world::NODES;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Setup {
     /// Each of a client of its own.
-    pub(super) attempts: usize,
+    pub(super) ballots: usize,
     pub(super) ticks: u8,
     /// In ticks.
     pub(super) lease: u8,

@@ -1,10 +1,10 @@
-//! All there is at one moment: the nodes and the way to them, the attempts, the store that the lock protects.
+//! All there is at one moment: the nodes and the way to them, the ballots, the store that the lock protects.
 
 use crate::clock::Instant;
 use crate::name::Token;
 
 pub(super) const NODES: usize = 3;
-/// Attempts that there is room for.
+/// Ballots that there is room for.
 pub(super) const MOST: usize = 3;
 /// What the nodes' clocks show at first, in ticks: there is room to jump back.
 const CLOCKS_START: i16 = 100;
@@ -19,16 +19,16 @@ pub(super) struct World {
     pub(super) now: u8,
     /// Sorted: nodes have no names, so that worlds that differ only by them are one.
     pub(super) nodes: [Node; NODES],
-    pub(super) attempts: [Attempt; MOST],
+    pub(super) ballots: [Ballot; MOST],
     /// The largest token that the store has seen.
     pub(super) store: Option<Token>,
-    /// Whether the store took a write of a grant after one of an attempt that began when that grant had been made.
+    /// Whether the store took a write of a grant after one of a ballot that began when that grant had been made.
     pub(super) older_after_newer: bool,
     pub(super) losses_left: u8,
     pub(super) jumps_left: u8,
 }
 
-/// A node, and everything between it and the attempts.
+/// A node, and everything between it and the ballots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Node {
     pub(super) hold: Option<NodeHold>,
@@ -38,34 +38,34 @@ pub(super) struct Node {
     pub(super) restarted: Option<i16>,
     /// Its clock, against the true time, in ticks.
     pub(super) ahead: i16,
-    pub(super) lines: [Line; MOST],
+    pub(super) wires: [Wire; MOST],
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct NodeHold {
-    pub(super) attempt: usize,
+    pub(super) ballot: usize,
     pub(super) token: Token,
     /// On the node's own clock.
     pub(super) until: i16,
 }
 
-/// What is between one attempt and one node.
+/// What is between one ballot and one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Line {
+pub(super) struct Wire {
     /// At most one call is under way. It may take for ever, which is how messages are lost.
-    pub(super) call: Call,
+    pub(super) call: InFlight,
     pub(super) heard: Heard,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Call {
+pub(super) enum InFlight {
     None,
     Claims { at_least: Option<Token> },
     Says { answer: Heard, restarted: Option<i16> },
     Renews,
 }
 
-/// What an attempt knows of a node.
+/// What a ballot knows of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Heard {
     Nothing,
@@ -77,7 +77,7 @@ pub(super) enum Heard {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Attempt {
+pub(super) struct Ballot {
     pub(super) phase: Phase,
     /// Those that had been granted when this one began, a bit each.
     pub(super) after: u8,
@@ -118,8 +118,8 @@ pub(super) type NextToken = fn(Option<Token>, Option<Token>) -> Token;
 
 impl Node {
     pub(super) fn new(counter: Option<Token>) -> Self {
-        let lines = [Line { call: Call::None, heard: Heard::Nothing }; MOST];
-        Self { hold: None, counter, restarted: None, ahead: 0, lines }
+        let wires = [Wire { call: InFlight::None, heard: Heard::Nothing }; MOST];
+        Self { hold: None, counter, restarted: None, ahead: 0, wires }
     }
 
     pub(super) fn clock(&self, now: u8) -> i16 {
@@ -136,20 +136,20 @@ impl Node {
     }
 
     /// Grants, raises or refuses, as every store does. `next` is the rule for a new token.
-    pub(super) fn claim(&mut self, attempt: usize, at_least: Option<Token>, ends: i16, next: NextToken) -> Heard {
+    pub(super) fn claim(&mut self, ballot: usize, at_least: Option<Token>, ends: i16, next: NextToken) -> Heard {
         let token = match self.hold {
-            Some(hold) if hold.attempt == attempt => hold.token.raised(at_least),
+            Some(hold) if hold.ballot == ballot => hold.token.raised(at_least),
             Some(_) => return Heard::Busy,
             None => next(self.counter, at_least),
         };
         self.counter = self.counter.max(Some(token));
-        self.hold = Some(NodeHold { attempt, token, until: ends });
+        self.hold = Some(NodeHold { ballot, token, until: ends });
         Heard::Granted(token)
     }
 
-    pub(super) fn renew(&mut self, attempt: usize, ends: i16) -> Heard {
+    pub(super) fn renew(&mut self, ballot: usize, ends: i16) -> Heard {
         match &mut self.hold {
-            Some(hold) if hold.attempt == attempt => {
+            Some(hold) if hold.ballot == ballot => {
                 hold.until = ends;
                 Heard::Extended
             }
@@ -162,7 +162,7 @@ impl Node {
     }
 }
 
-impl Attempt {
+impl Ballot {
     pub(super) fn new(renewals_left: u8) -> Self {
         Self { phase: Phase::NotYet, after: 0, token: None, write: Write::None, renewals_left, renewed: false }
     }
@@ -171,26 +171,26 @@ impl Attempt {
 impl World {
     /// Who has been granted so far, a bit each.
     pub(super) fn granted(&self) -> u8 {
-        (0..MOST).filter(|one| self.attempts[*one].token.is_some()).fold(0, |bits, one| bits | 1 << one)
+        (0..MOST).filter(|one| self.ballots[*one].token.is_some()).fold(0, |bits, one| bits | 1 << one)
     }
 
-    /// Ends an attempt or a hold: nobody listens to the nodes any more. What was asked may still reach them.
-    pub(super) fn end(&mut self, attempt: usize) {
-        self.attempts[attempt].phase = Phase::Over;
-        self.stop_listening(attempt);
+    /// Ends a ballot or a hold: nobody listens to the nodes any more. What was asked may still reach them.
+    pub(super) fn end(&mut self, ballot: usize) {
+        self.ballots[ballot].phase = Phase::Over;
+        self.stop_listening(ballot);
     }
 
-    pub(super) fn stop_listening(&mut self, attempt: usize) {
+    pub(super) fn stop_listening(&mut self, ballot: usize) {
         for node in &mut self.nodes {
-            let line = &mut node.lines[attempt];
-            line.heard = Heard::Nothing;
-            if matches!(line.call, Call::Says { .. }) {
-                line.call = Call::None;
+            let wire = &mut node.wires[ballot];
+            wire.heard = Heard::Nothing;
+            if matches!(wire.call, InFlight::Says { .. }) {
+                wire.call = InFlight::None;
             }
         }
     }
 
-    pub(super) fn believes(&self, attempt: usize) -> bool {
-        matches!(self.attempts[attempt].phase, Phase::Holding { until, .. } if until > instant(self.now))
+    pub(super) fn believes(&self, ballot: usize) -> bool {
+        matches!(self.ballots[ballot].phase, Phase::Holding { until, .. } if until > instant(self.now))
     }
 }

@@ -1,4 +1,4 @@
-//! What every primitive is made of: a name, the terms of its holds, and the way to the engine.
+//! What every primitive is made of: a name, the terms of its holds, and the engine to ask.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use crate::name::Resource;
 /// A name that has been checked. A bad one is reported by the first call that uses it.
 pub(crate) type Named = Result<Resource, Invalid>;
 
-/// A name, and on which terms it is wanted.
+/// A name, and on which terms it is asked for.
 #[derive(Debug, Clone)]
-pub(crate) struct Wanted {
+pub(crate) struct LockRequest {
     pub(crate) engine: Arc<Engine>,
     pub(crate) resource: Named,
     pub(crate) lease: Duration,
@@ -26,44 +26,65 @@ pub(crate) struct Wanted {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) note: Option<Arc<str>>,
     pub(crate) owner: Option<Owner>,
-    /// Whether each asks the store for itself, so that no hold is handed over inside the process.
-    pub(crate) alone: bool,
+    /// Whether each call asks the store, so that no hold is handed over inside the process.
+    pub(crate) bypass_local_queue: bool,
 }
 
-/// The options that all locks have in common. The type has a field `wanted`.
+/// The methods that all locks have in common. The type has a field `request`. With `owner`, its holds are re-entrant.
 macro_rules! options {
+    (owner) => {
+        $crate::primitives::request::options!();
+
+        /// The owner whose nested calls re-enter; otherwise the owner of the [scope](Owner::scope), if there is one.
+        pub fn owner(mut self, owner: &Owner) -> Self {
+            self.request.owner = Some(owner.clone());
+            self
+        }
+    };
     () => {
         /// The lease, instead of the locker's: how long a hold outlives a crashed holder. Holds are renewed.
         pub fn lease(mut self, lease: std::time::Duration) -> Self {
-            (self.wanted.lease, self.wanted.fixed) = (lease, false);
+            (self.request.lease, self.request.fixed) = (lease, false);
             self
         }
 
         /// A lease that is not renewed: the hold ends by itself, and says so through [`Guard::lost`](crate::Guard::lost).
         pub fn lease_fixed(mut self, lease: std::time::Duration) -> Self {
-            (self.wanted.lease, self.wanted.fixed) = (lease, true);
+            (self.request.lease, self.request.fixed) = (lease, true);
             self
         }
 
         /// The longest that a guard may be held; then it is lost. Bounds a guard that was forgotten.
         pub fn max_hold(mut self, max_hold: std::time::Duration) -> Self {
-            self.wanted.max_hold = Some(max_hold);
+            self.request.max_hold = Some(max_hold);
             self
         }
 
-        /// Words for those who ask who holds it, up to 4096 bytes.
+        /// A note that [`inspect`](Self::inspect) shows with the holder, of up to 4096 bytes.
         pub fn note(mut self, note: impl Into<String>) -> Self {
-            self.wanted.note = Some(note.into().into());
+            self.request.note = Some(note.into().into());
             self
+        }
+
+        /// The holders, and how many wait. Cancel safe: it only reads.
+        pub fn inspect(&self) -> impl Future<Output = Result<State>> + Send + use<> {
+            self.request.clone().inspect()
+        }
+
+        /// Ends all holds by force, and raises the fence above their tokens in the same step. The broken holder is told by the store,
+        /// at its next renewal at the latest. A storage that checks tokens refuses it as soon as the next holder has written. `None` if
+        /// it was not held. Cancelled, the break may or may not have happened.
+        pub fn break_hold(&self) -> impl Future<Output = Result<Option<Broken>>> + Send + use<> {
+            self.request.clone().break_hold()
         }
     };
 }
 pub(crate) use options;
 
-impl Wanted {
+impl LockRequest {
     pub(crate) fn new(engine: Arc<Engine>, resource: Named) -> Self {
         let lease = engine.lease;
-        Self { engine, resource, lease, fixed: false, max_hold: None, note: None, owner: None, alone: false }
+        Self { engine, resource, lease, fixed: false, max_hold: None, note: None, owner: None, bypass_local_queue: false }
     }
 
     /// For how long to wait: zero asks once.
@@ -71,12 +92,24 @@ impl Wanted {
         if wait.is_zero() { Patience::None } else { Patience::Until(self.engine.settings.clock.now().after(wait)) }
     }
 
-    /// Asks, in the name of the owner if there is one: its nested calls share one hold.
-    pub(crate) async fn acquire(&self, mode: Mode, patience: Patience) -> Result<Option<Guard>> {
-        let request = self.request(mode, patience)?;
+    /// Waits until it is held.
+    pub(crate) fn lock(&self, mode: Mode) -> impl Future<Output = Result<Guard>> + Send + use<> {
+        let asked = self.clone();
+        async move { asked.acquire(mode, Patience::Endless).await?.ok_or(Error::Closed) }
+    }
+
+    /// The same for a limited time; zero asks once.
+    pub(crate) fn try_lock_for(&self, mode: Mode, wait: Duration) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+        let asked = self.clone();
+        async move { asked.acquire(mode, asked.patience(wait)).await }
+    }
+
+    /// Asks as the owner, if there is one: its nested calls share one hold.
+    pub(super) async fn acquire(&self, mode: Mode, patience: Patience) -> Result<Option<Guard>> {
+        let request = self.engine_request(mode, patience)?;
         match self.owner.clone().or_else(Owner::current) {
             None => self.hold(request).await,
-            // Apart, so that what most wait in is small.
+            // Boxed, so that the usual future is small.
             Some(owner) => Box::pin(self.acquire_as(owner, request)).await,
         }
     }
@@ -113,13 +146,13 @@ impl Wanted {
 
     /// Asks for a hold that no other call shares.
     pub(crate) async fn acquire_anew(&self, mode: Mode, patience: Patience) -> Result<Option<Guard>> {
-        self.hold(self.request(mode, patience)?).await
+        self.hold(self.engine_request(mode, patience)?).await
     }
 
-    /// Turns a hold that no other guard shares into another one, which the owner re-enters from then on.
+    /// Converts a hold that no other guard shares into another one, which the owner re-enters from then on.
     pub(crate) async fn change(&self, guard: Guard, mode: Mode) -> Result<Guard> {
-        let mut request = self.request(mode, Patience::Endless)?;
-        // Kept to the end: another call of its owner must find either hold, and not the moment between them.
+        let mut request = self.engine_request(mode, Patience::Endless)?;
+        // Kept to the end: another call of the owner finds either hold, and not the moment between them.
         let slot = guard.shared().slot().cloned();
         let place = match &slot {
             Some(slot) => {
@@ -129,13 +162,12 @@ impl Wanted {
             None => None,
         };
         guard.check()?;
-        let alone = place.as_ref().map_or_else(|| guard.hold_count() == 1, |(_, place)| place.close(&guard));
-        if !alone {
+        let is_only = place.as_ref().map_or_else(|| guard.hold_count() == 1, |(_, place)| place.close(&guard));
+        if !is_only {
             let problem = "was asked for with a guard that others share by re-entry";
             return Err(Error::misuse("a change of a hold", problem, "the only guard of its hold"));
         }
-        // The old hold is renewed until it is changed, and such a renewal may arrive after that: it must not end sooner what the new
-        // one counts on.
+        // A renewal of the old hold may arrive after the change, and must not shorten the new one.
         request.terms.lease = request.terms.lease.min(guard.lease());
         request.instead_of = Some(guard);
         let guard = self.hold(request).await?.ok_or(Error::Closed)?;
@@ -145,9 +177,9 @@ impl Wanted {
         Ok(guard)
     }
 
-    /// Has something done that holds nothing. `None`: it was busy all the time.
+    /// Asks for something that holds nothing. `None`: it was busy all the time.
     pub(crate) async fn ask(&self, mode: Mode, patience: Patience) -> Result<Option<u64>> {
-        match acquire::acquire(&self.engine, self.request(mode, patience)?).await? {
+        match acquire::acquire(&self.engine, self.engine_request(mode, patience)?).await? {
             Some(Outcome::Done(left)) => Ok(Some(left)),
             Some(Outcome::Held(_)) | None => Ok(None),
         }
@@ -171,7 +203,7 @@ impl Wanted {
         self.engine.break_hold(self.resource?).await
     }
 
-    fn request(&self, mode: Mode, patience: Patience) -> Result<Request> {
+    fn engine_request(&self, mode: Mode, patience: Patience) -> Result<Request> {
         let engine = &self.engine;
         if engine.is_closed() {
             return Err(Error::Closed);
@@ -186,14 +218,14 @@ impl Wanted {
         let note = self.note.as_deref().map(Claim::check_note).transpose()?;
         let lease = engine.capabilities.leases.fit(self.lease)?;
         let terms = Terms { lease, fixed: self.fixed, max_hold: self.max_hold, note };
-        Ok(Request { resource, mode, terms, patience, alone: self.alone, instead_of: None })
+        Ok(Request { resource, mode, terms, patience, alone: self.bypass_local_queue, instead_of: None })
     }
 }
 
-/// Whether an owner that has this hold has what it asks for.
-fn may_reenter(guard: &Guard, wanted: Mode) -> Result<()> {
+/// Whether the hold of an owner covers what it asks for.
+fn may_reenter(guard: &Guard, asked: Mode) -> Result<()> {
     let name = guard.resource();
-    match (guard.mode(), wanted) {
+    match (guard.mode(), asked) {
         (Mode::Exclusive | Mode::Fair, Mode::Exclusive | Mode::Fair) | (Mode::Write, Mode::Write | Mode::Read) => Ok(()),
         (Mode::Read, Mode::Read) => Ok(()),
         (Mode::Read, _) => {
@@ -203,7 +235,7 @@ fn may_reenter(guard: &Guard, wanted: Mode) -> Result<()> {
         }
         (held, _) => {
             let problem = format!("is held by the same owner for {held}");
-            Err(Error::misuse(format!("the name {name:?} for {wanted}"), problem, "one kind of lock per name"))
+            Err(Error::misuse(format!("the name {name:?} for {asked}"), problem, "one kind of lock per name"))
         }
     }
 }

@@ -1,27 +1,27 @@
-//! The rules of all modes, for stores that keep a list of holds and a line per name.
+//! The rules of all modes, for stores that keep the holds and the queue of each name.
 
 use std::time::Duration;
 
 use crate::backend::Mode;
 use crate::clock::Instant;
 
-/// How long readers leave a free lock to the writers in line: time enough to hear of it and to ask.
+/// How long readers leave a free lock to queued writers: time enough to hear of it and to ask.
 pub(crate) const GRACE: Duration = Duration::from_millis(300);
 
-/// Whose turn it is when a lock comes free while a writer stands in line.
+/// Whose turn it is when a lock comes free while a writer waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Turn {
-    /// Whoever comes first has it: a writer was the last, and readers shall come to their turn too.
+    /// First come, first served: a writer was the last, and readers have a turn too.
     #[default]
     Open,
-    /// The writers': some have read since.
+    /// The writers': readers have had theirs.
     Writers,
-    /// The writers' until then. A reader that asked has seen the lock free, so that a writer may be on its way.
+    /// The writers' until then: a reader has found the lock free, so a writer may be on its way.
     WritersUntil(Instant),
 }
 
 impl Turn {
-    /// For how long a reader that asks now must leave a free lock to the writers in line.
+    /// For how long a reader that asks now leaves a free lock to queued writers.
     pub(crate) fn left_to_writers(self, now: Instant) -> Option<Duration> {
         match self {
             Self::Open => None,
@@ -30,49 +30,49 @@ impl Turn {
         }
     }
 
-    /// That of the writers, once a reader has asked. It ends within a grace, whatever was written there.
+    /// The writers' turn once a reader has asked. It ends within the grace, whatever was stored.
     pub(crate) fn begun(self, now: Instant) -> Self {
         self.left_to_writers(now).map_or(self, |left| Self::WritersUntil(now.after(left)))
     }
 }
 
-/// What is to be answered.
+/// The answer to a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// The owner has it already: the hold at this place goes on.
+pub(crate) enum Decision {
+    /// The owner holds it already: the hold at this index goes on.
     Again(usize),
-    /// The owner writes and wants to read from now on: the hold at this place changes its mode.
+    /// A downgrade: the hold at this index changes its mode.
     Change(usize),
     /// A new hold.
     Grant,
     Busy,
 }
 
-/// Judges a claim by what is held and who is in line, the first first. `number` is that of the permits, `writers_turn` says whether a
-/// free lock is left to the writers in line.
-pub(crate) fn verdict<O: PartialEq>(
+/// Decides on a claim by the holds and the queue, first come first. `number` is that of the permits. `writers_turn` says whether a free
+/// lock is left to queued writers.
+pub(crate) fn decide<O: PartialEq>(
     me: &O,
     mode: Mode,
     holds: &[(O, Mode)],
-    line: &[(O, Mode)],
+    queue: &[(O, Mode)],
     number: u32,
     writers_turn: bool,
-) -> Verdict {
+) -> Decision {
     if let Some(mine) = holds.iter().position(|(owner, _)| owner == me) {
         return match (holds[mine].1, mode) {
-            (Mode::Write, Mode::Downgrade) => Verdict::Change(mine),
-            (Mode::Read, Mode::Write) | (Mode::Write, Mode::Read) => Verdict::Busy,
-            _ => Verdict::Again(mine),
+            (Mode::Write, Mode::Downgrade) => Decision::Change(mine),
+            (Mode::Read, Mode::Write) | (Mode::Write, Mode::Read) => Decision::Busy,
+            _ => Decision::Again(mine),
         };
     }
     let granted = match mode {
         Mode::Downgrade => false,
-        Mode::Fair => holds.is_empty() && first_in_line(line).is_none_or(|first| first == me),
+        Mode::Fair => holds.is_empty() && first_queued(queue).is_none_or(|first| first == me),
         Mode::Read => {
-            // A writer in line comes first, or readers who come and go would keep it out for ever. While it is on its way to a
-            // free lock, too: those who are nearer would always be there before it.
+            // A queued writer comes first, or readers that come and go would keep it out for ever. So it does while it is on its way
+            // to a free lock: nearer readers would always be first.
             let may_pass = holds.is_empty() && !writers_turn;
-            holds.iter().all(|(_, mode)| *mode == Mode::Read) && (may_pass || !has_writer(me, line))
+            holds.iter().all(|(_, mode)| *mode == Mode::Read) && (may_pass || !has_writer(me, queue))
         }
         Mode::Permits { take, .. } => {
             let only_permits = holds.iter().all(|(_, mode)| matches!(mode, Mode::Permits { .. }));
@@ -80,17 +80,17 @@ pub(crate) fn verdict<O: PartialEq>(
         }
         _ => holds.is_empty(),
     };
-    if granted { Verdict::Grant } else { Verdict::Busy }
+    if granted { Decision::Grant } else { Decision::Busy }
 }
 
-/// Whether a writer stands in line.
-pub(crate) fn has_writer<O: PartialEq>(me: &O, line: &[(O, Mode)]) -> bool {
-    line.iter().any(|(owner, mode)| *mode == Mode::Write && owner != me)
+/// Whether another owner waits to write.
+pub(crate) fn has_writer<O: PartialEq>(me: &O, queue: &[(O, Mode)]) -> bool {
+    queue.iter().any(|(owner, mode)| *mode == Mode::Write && owner != me)
 }
 
-/// Whose turn it is among those who stand in line for a fair lock.
-pub(crate) fn first_in_line<O>(line: &[(O, Mode)]) -> Option<&O> {
-    line.iter().find(|(_, mode)| *mode == Mode::Fair).map(|(owner, _)| owner)
+/// The first in the queue of a fair lock.
+pub(crate) fn first_queued<O>(queue: &[(O, Mode)]) -> Option<&O> {
+    queue.iter().find(|(_, mode)| *mode == Mode::Fair).map(|(owner, _)| owner)
 }
 
 /// How many permits are held.
@@ -100,7 +100,7 @@ pub(crate) fn held<O>(holds: &[(O, Mode)]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::Verdict::{Again, Busy, Change, Grant};
+    use super::Decision::{Again, Busy, Change, Grant};
     use super::*;
 
     const READ: Mode = Mode::Read;
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn each_mode_has_its_rule() {
-        type Row<'a> = (Mode, &'a [(&'a str, Mode)], &'a [(&'a str, Mode)], Verdict);
+        type Row<'a> = (Mode, &'a [(&'a str, Mode)], &'a [(&'a str, Mode)], Decision);
         let rows: &[Row<'_>] = &[
             (Mode::Exclusive, &[], &[("b", FAIR)], Grant),
             (Mode::Exclusive, &[("b", Mode::Exclusive)], &[], Busy),
@@ -143,12 +143,12 @@ mod tests {
             (WRITE, &[("b", permits(1))], &[], Busy),
             (FAIR, &[("b", READ)], &[], Busy),
         ];
-        for (mode, holds, line, expected) in rows {
-            assert_eq!(verdict(&"me", *mode, holds, line, 3, false), *expected, "{mode:?} of {holds:?} behind {line:?}");
+        for (mode, holds, queue, expected) in rows {
+            assert_eq!(decide(&"me", *mode, holds, queue, 3, false), *expected, "{mode:?} of {holds:?} behind {queue:?}");
             // Only readers of a free lock leave it to others, and only to writers.
-            let leaves = *mode == READ && holds.is_empty() && line.iter().any(|(_, mode)| *mode == WRITE);
+            let leaves = *mode == READ && holds.is_empty() && queue.iter().any(|(_, mode)| *mode == WRITE);
             let expected = if leaves { Busy } else { *expected };
-            assert_eq!(verdict(&"me", *mode, holds, line, 3, true), expected, "{mode:?} of {holds:?} behind {line:?}");
+            assert_eq!(decide(&"me", *mode, holds, queue, 3, true), expected, "{mode:?} of {holds:?} behind {queue:?}");
         }
     }
 

@@ -1,11 +1,10 @@
-//! The line of a fair lock, and latches, below the engine.
+//! The queue of a fair lock, and latches, below the engine.
 
 use std::time::Duration;
 
 use super::shared::two;
 use super::{Peer, Subject, sure};
 use crate::backend::{Attempt, Claim, Mode, Queue, Retry};
-use crate::name::Resource;
 
 async fn done(peer: &Peer, claim: &Claim) -> u64 {
     match peer.ask(claim).await {
@@ -15,12 +14,10 @@ async fn done(peer: &Peer, claim: &Claim) -> u64 {
 }
 
 pub(super) async fn a_fair_line_is_served_in_order(s: Subject) {
-    let Some((one, other)) = two(&s, Mode::Fair).await else { return };
-    let name = s.name("a");
+    let Some((one, other, name)) = two(&s, Mode::Fair).await else { return };
     // A place ends with its lease: a busy machine must not take it for dead.
     let lease = s.lease() * 5;
-    let held = Claim { lease, ..one.wants(&name, Mode::Fair) };
-    one.granted(&held).await;
+    let held = one.hold(Claim { lease, ..one.wants(&name, Mode::Fair) }).await;
     let peers = [&other, &one, &other, &other, &one];
     let line: Vec<Claim> = peers.iter().map(|peer| Claim { lease, ..peer.wants(&name, Mode::Fair) }).collect();
     for (peer, claim) in peers.iter().zip(&line) {
@@ -31,7 +28,7 @@ pub(super) async fn a_fair_line_is_served_in_order(s: Subject) {
     one.release(&held).await;
     let mut last = None;
     for (turn, (peer, claim)) in peers.iter().zip(&line).enumerate() {
-        // Asking again and again brings nobody forward.
+        // Asking again brings no waiter forward.
         for (peer, later) in peers.iter().zip(&line).skip(turn + 1).rev() {
             peer.busy(later).await;
         }
@@ -46,8 +43,7 @@ pub(super) async fn a_fair_line_is_served_in_order(s: Subject) {
 }
 
 pub(super) async fn a_release_wakes_the_first_in_line_alone(s: Subject) {
-    let Some((one, other)) = two(&s, Mode::Fair).await else { return };
-    let name = s.name("a");
+    let Some((one, other, name)) = two(&s, Mode::Fair).await else { return };
     let (held, first, second) = (one.wants(&name, Mode::Fair), other.wants(&name, Mode::Fair), other.wants(&name, Mode::Fair));
     one.granted(&held).await;
     let mut first_signal = sure(|| other.backend.watch(&first)).await;
@@ -67,8 +63,7 @@ pub(super) async fn a_release_wakes_the_first_in_line_alone(s: Subject) {
 }
 
 pub(super) async fn leaving_the_line_lets_the_next_one_in(s: Subject) {
-    let Some((one, other)) = two(&s, Mode::Fair).await else { return };
-    let name = s.name("a");
+    let Some((one, other, name)) = two(&s, Mode::Fair).await else { return };
     let (held, first, second) = (one.wants(&name, Mode::Fair), other.wants(&name, Mode::Fair), one.wants(&name, Mode::Fair));
     one.granted(&held).await;
     other.busy(&first).await;
@@ -83,10 +78,8 @@ pub(super) async fn leaving_the_line_lets_the_next_one_in(s: Subject) {
 }
 
 pub(super) async fn the_dead_in_line_end_with_one_waiters_lease(s: Subject) {
-    let Some((one, other)) = two(&s, Mode::Fair).await else { return };
-    let name = s.name("a");
-    let held = one.wants(&name, Mode::Fair);
-    one.granted(&held).await;
+    let Some((one, other, name)) = two(&s, Mode::Fair).await else { return };
+    let held = one.hold(one.wants(&name, Mode::Fair)).await;
     for _ in 0..20 {
         other.busy(&other.wants(&name, Mode::Fair)).await;
     }
@@ -106,8 +99,7 @@ pub(super) async fn the_dead_in_line_end_with_one_waiters_lease(s: Subject) {
 }
 
 pub(super) async fn a_latch_opens_at_zero(s: Subject) {
-    let Some((one, other)) = two(&s, Mode::CountZero).await else { return };
-    let name = s.name("a");
+    let Some((one, other, name)) = two(&s, Mode::CountZero).await else { return };
     let set = one.wants(&name, Mode::SetCount { of: 2 });
     assert_eq!(done(&one, &set).await, 2);
     assert_eq!(done(&one, &set).await, 2, "asking again is the same question");
@@ -131,8 +123,7 @@ pub(super) async fn a_latch_opens_at_zero(s: Subject) {
 }
 
 pub(super) async fn a_removed_latch_wakes_all(s: Subject) {
-    let Some((one, other)) = two(&s, Mode::CountZero).await else { return };
-    let name: Resource = s.name("a");
+    let Some((one, other, name)) = two(&s, Mode::CountZero).await else { return };
     assert_eq!(done(&one, &one.wants(&name, Mode::SetCount { of: 3 })).await, 3);
     let wait = other.wants(&name, Mode::CountZero);
     let mut signal = sure(|| other.backend.watch(&wait)).await;
@@ -144,8 +135,7 @@ pub(super) async fn a_removed_latch_wakes_all(s: Subject) {
 }
 
 pub(super) async fn asking_a_latch_again_changes_nothing(s: Subject) {
-    let Some((one, other)) = two(&s, Mode::CountZero).await else { return };
-    let name = s.name("a");
+    let Some((one, other, name)) = two(&s, Mode::CountZero).await else { return };
     let (set, down) = (one.wants(&name, Mode::SetCount { of: 1 }), other.wants(&name, Mode::CountDown));
     let remove = one.wants(&name, Mode::RemoveCount);
     done(&one, &set).await;

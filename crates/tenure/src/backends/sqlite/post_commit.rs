@@ -1,14 +1,15 @@
-//! What is to be done once a transaction has been committed.
+//! What is done once a transaction is committed.
 
 use std::fs::File;
 use std::sync::Arc;
 
 use super::message::Message;
 use super::peers::Peers;
+use super::watches::Watch;
 use crate::name::{ClientId, OwnerId};
 
 #[derive(Debug, Default)]
-pub(super) struct After {
+pub(super) struct PostCommit {
     fire: Vec<String>,
     send: Vec<(ClientId, Vec<u8>)>,
     watch: Vec<(String, Vec<(ClientId, File)>)>,
@@ -16,19 +17,19 @@ pub(super) struct After {
     lost: Vec<OwnerId>,
 }
 
-impl After {
-    /// Wakes those of this client who wait at a key.
+impl PostCommit {
+    /// Wakes the waiters of this client at a key.
     pub(super) fn fire(&mut self, key: String) {
         if !self.fire.contains(&key) {
             self.fire.push(key);
         }
     }
 
-    /// Leaves word with another client; once, however many of its waiters it is for.
+    /// Sends a message to another client, once.
     pub(super) fn send(&mut self, client: ClientId, message: &Message) {
-        let word = (client, message.encode());
-        if !self.send.contains(&word) {
-            self.send.push(word);
+        let message = (client, message.encode());
+        if !self.send.contains(&message) {
+            self.send.push(message);
         }
     }
 
@@ -46,21 +47,21 @@ impl After {
         self.dead.push(client);
     }
 
-    /// Comes before the answers: what others wait for first.
+    /// Before the callers are answered: others wait for it.
     pub(super) fn run(self, peers: &Arc<Peers>) {
         for (client, message) in self.send {
             peers.send(client, &message);
         }
         for owner in self.lost {
-            peers.losses().suspect(owner);
+            peers.notify.losses.suspect(owner);
         }
         for key in self.fire {
-            peers.hub().fire(&key);
+            peers.notify.hub.fire(&key);
         }
         for (key, clients) in self.watch {
-            peers.watch(&key, clients);
+            peers.watch(&key, clients, Watch::Alone);
         }
-        // After the rows are gone: a missing pipe says nothing, so a row must not outlive the pipe of a dead client.
+        // PostCommit the rows are gone: a missing pipe says nothing, so a row must not outlive the pipe of a dead client.
         for client in self.dead {
             peers.remove(client);
         }

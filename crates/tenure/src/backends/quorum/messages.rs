@@ -1,18 +1,18 @@
-//! What people are told of nodes, and of what a quorum cannot do.
+//! Texts about nodes, and about what a quorum cannot do.
 
 use super::NAME;
 use crate::error::Error;
 use crate::mode::{Modes, Support};
 
-/// What was wrong with one node, in as few words as that can be said beside its name.
-pub(super) fn words(error: &Error) -> String {
+/// What was wrong with one node, short enough to stand beside its name.
+pub(super) fn message(error: &Error) -> String {
     match error {
         Error::Unavailable { backend: NAME, detail, .. } | Error::Backend { backend: NAME, detail, .. } => detail.clone(),
         error => error.to_string(),
     }
 }
 
-/// What a majority can decide, and why not the rest.
+/// The modes that a majority can decide on, and why not the others.
 pub(super) const fn modes(shared: bool) -> Modes {
     Modes {
         fair: Support::No("each node has a line of its own, and the order may differ; one store alone keeps one line"),

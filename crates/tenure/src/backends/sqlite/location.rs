@@ -27,9 +27,9 @@ const NOT_FOLLOWED: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::
 /// The device, and the number on it.
 pub(super) type Inode = (u64, u64);
 
-/// A place that was looked at, and may be used.
+/// A location that was checked, and may be used.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Location {
     dir: OwnedFd,
     name: OsString,
     /// Without symbolic links: all clients must derive the same names from it.
@@ -40,7 +40,7 @@ pub(super) struct Place {
     pub(super) group: u32,
 }
 
-impl Place {
+impl Location {
     /// Looks at the directory. The file need not be there yet, see `check_files` and `claim`.
     pub(super) fn find(terms: &Terms) -> Result<Self> {
         let Resolved { path, links } = resolve(&terms.path)?;
@@ -52,13 +52,13 @@ impl Place {
         if terms.own_directory && stat.st_uid == user {
             set_mode(&dir, stat.st_mode, 0o700).map_err(|e| io_error(parent, "closing to others", e))?;
         }
-        let place = Self { name: name.to_owned(), sharing: terms.sharing, user, group: stat.st_gid, dir, path: path.clone() };
-        let own = directory(parent, &fstat(&place.dir).map_err(failed)?);
-        check_directories((user, place.sharing), (parent, own), parent.parent(), &links)?;
+        let location = Self { name: name.to_owned(), sharing: terms.sharing, user, group: stat.st_gid, dir, path: path.clone() };
+        let own = directory(parent, &fstat(&location.dir).map_err(failed)?);
+        check_directories((user, location.sharing), (parent, own), parent.parent(), &links)?;
         if !terms.any_filesystem {
-            filesystem::check(&shown(&path), fstatfs(&place.dir).map_err(failed)?.f_type.into())?;
+            filesystem::check(&shown(&path), fstatfs(&location.dir).map_err(failed)?.f_type.into())?;
         }
-        Ok(place)
+        Ok(location)
     }
 
     /// Whether the file and what is beside it may be used, as far as that can be seen from outside. Nothing is changed.
@@ -156,7 +156,7 @@ impl Place {
         Ok(true)
     }
 
-    /// Under another name first, so that nobody finds it with a mode that the umask has left. Never opened, see above.
+    /// Under another name first, so that it is never found with the mode that the umask leaves. Never opened, see above.
     fn make_file(&self) -> rustix::io::Result<()> {
         let unique = ClientId::random().map_err(|_| Errno::IO)?;
         let (dir, hidden) = self.beside(&format!(".{unique}.new"));
@@ -171,8 +171,7 @@ impl Place {
     }
 }
 
-/// Whether nobody but those who may use the file decides what is in its directory, in those above it and in those of the
-/// links that lead to it.
+/// Refuses a directory of the file, above it or of a link to it that other users can change.
 pub(super) fn check_directories(
     (user, sharing): (u32, Sharing),
     (own, own_seen): (&Path, Seen),
@@ -223,7 +222,7 @@ fn has_acl(dir: &Path) -> bool {
     }
 }
 
-/// Who stands for owners that this user namespace does not know.
+/// The user that stands for owners that this user namespace does not know.
 fn nobody() -> Option<u32> {
     let map = std::fs::read_to_string("/proc/self/uid_map").ok()?;
     let knows_all = map.split_whitespace().eq(["0", "0", "4294967295"]);
