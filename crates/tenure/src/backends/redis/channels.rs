@@ -13,7 +13,7 @@ use redis::{PushInfo, PushKind, RedisResult, Value, cmd};
 
 use super::connection::Connection;
 use super::fault::{Failure, NAME, is_broken};
-use super::keys::is_place;
+use super::keys::is_owned;
 use super::link::Link;
 use super::reply::text;
 use super::shared::Wake;
@@ -56,7 +56,7 @@ impl Link {
                 let channel = push.data.first().and_then(text);
                 // With tracking the same release has been told already; a subscription there only makes us visible, but for
                 // one who has a channel for itself.
-                let news = |channel: &&str| self.wake() == Some(Wake::PubSub) || is_place(channel);
+                let news = |channel: &&str| self.wake() == Some(Wake::PubSub) || is_owned(channel);
                 channel.filter(news).into_iter().for_each(|channel| hub.fire(channel));
             }
             PushKind::Disconnection => {

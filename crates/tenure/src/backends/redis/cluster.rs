@@ -5,7 +5,6 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
-use async_trait::async_trait;
 use redis::cmd;
 use tokio::sync::{mpsc, oneshot};
 use tracing::debug;
@@ -16,13 +15,12 @@ use super::link::{Link, Place};
 use super::map::{Map, Node};
 use super::question::Question;
 use super::reply::{text, unexpected};
-use super::rounds::Rounds;
-use super::route::{Hop, Route};
+use super::route::Hop;
 use super::shared::{Shared, lock};
-use super::slots::{Address, Range, ranges, redirected, slot_of, slot_of_name};
+use super::single_flight::SingleFlight;
+use super::slots::{Address, Range, ranges, redirected};
 use super::url::refuse;
 use crate::error::{Error, Fault, Result};
-use crate::name::Resource;
 
 /// How many servers are asked at once who has which slot: one of them may hang.
 const ASKED_AT_ONCE: usize = 3;
@@ -36,7 +34,7 @@ pub(super) struct Cluster {
     seeds: Vec<Node>,
     shared: Arc<Shared>,
     map: Mutex<Map>,
-    refreshes: Rounds<()>,
+    refreshes: SingleFlight<()>,
 }
 
 impl Cluster {
@@ -50,7 +48,7 @@ impl Cluster {
             seeds,
             shared: Arc::clone(shared),
             map: Mutex::default(),
-            refreshes: Rounds::default(),
+            refreshes: SingleFlight::default(),
         });
         cluster.refresh().await?;
         Ok(cluster)
@@ -63,7 +61,7 @@ impl Cluster {
         ask.arg("SHARDNUMSUB").arg("0");
         let mut trouble = unexpected(doing);
         for link in self.servers() {
-            match tokio::time::timeout(self.shared.timeout, link.ask(doing, Question::Command(&ask), false)).await {
+            match tokio::time::timeout(self.shared.timeout, link.ask(Question::command(doing, &ask), false)).await {
                 Ok(Ok(_)) => return Ok(true),
                 Ok(Err(failure)) if failure.error.is_transient() => trouble = failure.error,
                 Ok(Err(_)) => return Ok(false),
@@ -149,7 +147,7 @@ impl Cluster {
         *map = new;
         drop(map);
         // What is under way to a server that hangs is asked of its successor; one that answers says itself who that is.
-        replaced.iter().for_each(|link| link.give_up());
+        replaced.iter().for_each(|link| link.abort_all());
         if changed > 0 {
             debug!(changed, "slots have other servers now");
             self.shared.hub.fire_all();
@@ -157,8 +155,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Holds something against a server.
-    fn note(&self, link: &Arc<Link>, lost: bool) {
+    /// Marks a server as slow, or as lost.
+    pub(super) fn suspect(&self, link: &Arc<Link>, lost: bool) {
         let mut map = lock(&self.map);
         let Some(address) = map.nodes.iter().find(|node| Arc::ptr_eq(&node.link, link)).map(|node| node.address.clone()) else {
             return;
@@ -171,7 +169,7 @@ impl Cluster {
     async fn look_at(&self, node: &Node) {
         let mut info = cmd("CLUSTER");
         info.arg("INFO");
-        let look = node.link.ask("asking how the cluster is", Question::Command(&info), false);
+        let look = node.link.ask(Question::command("asking how the cluster is", &info), false);
         let answer = tokio::time::timeout(self.shared.timeout, look).await;
         let serves = matches!(&answer, Ok(Ok(answer)) if text(&answer.value).is_some_and(|s| s.contains("cluster_state:ok")));
         // It may have come over a connection that was given up meanwhile: without another one, those who wait would hear nothing.
@@ -190,10 +188,6 @@ impl Cluster {
         }
     }
 
-    fn owner(&self, slot: u16) -> Option<Arc<Link>> {
-        lock(&self.map).owner(slot).map(|node| Arc::clone(&node.link))
-    }
-
     /// The link to the server that another one has named.
     fn named(&self, named: &str, by: &Arc<Link>, owns: Option<u16>) -> Option<Arc<Link>> {
         let mut map = lock(&self.map);
@@ -202,55 +196,29 @@ impl Cluster {
         let address = redirected(named, &by.unwrap_or_default()).filter(|(host, _)| !host.is_empty())?;
         Some(map.learn(&address, owns, |address| node(&self.dial, address, &self.shared)).ok()?.link)
     }
-}
 
-fn node(dial: &Dial, address: &Address, shared: &Arc<Shared>) -> Node {
-    Node { address: address.clone(), link: Link::new(Place::Fixed(dial.server(address)), shared) }
-}
+    /// The owner of a slot, by what is known.
+    pub(super) fn owner(&self, slot: u16) -> Option<Arc<Link>> {
+        lock(&self.map).owner(slot).map(|node| Arc::clone(&node.link))
+    }
 
-/// Who has which slot, by a server's word.
-async fn view_of(node: &Node, doing: &str) -> Result<Vec<Range>, Failure> {
-    let mut slots = cmd("CLUSTER");
-    slots.arg("SLOTS");
-    let answer = node.link.ask(doing, Question::Command(&slots), false).await?;
-    match ranges(&answer.value, &node.address) {
-        Some(view) if view.is_empty() => {
-            let detail = "it knows of no slots: it has not joined the cluster, or has left it";
-            Err(Failure::other(Error::unavailable(NAME, doing, Fault::Connection, detail)))
+    /// The owner of a slot, asked for if need be.
+    pub(super) async fn find_owner(&self, slot: u16) -> Result<Arc<Link>> {
+        if let Some(owner) = self.owner(slot) {
+            return Ok(owner);
         }
-        view => view.ok_or_else(|| Failure::other(unexpected(doing))),
-    }
-}
-
-#[async_trait]
-impl Route for Cluster {
-    fn slot(&self, name: &Resource) -> Result<u16> {
-        slot_of_name(name)
-    }
-
-    fn slot_of_key(&self, key: &str) -> u16 {
-        slot_of(key)
-    }
-
-    fn known_link(&self, slot: u16) -> Option<Arc<Link>> {
-        self.owner(slot)
-    }
-
-    async fn find_link(&self, slot: u16) -> Result<Arc<Link>> {
         self.refresh().await?;
         let detail = format!("no server of the cluster has slot {slot}");
         self.owner(slot).ok_or_else(|| Error::unavailable(NAME, "looking for a server", Fault::Connection, detail))
     }
 
-    fn has_others(&self) -> bool {
-        true
+    /// Whether a server still is the owner of a slot, as far as known.
+    pub(super) fn is_current(&self, slot: u16, link: &Arc<Link>) -> bool {
+        self.owner(slot).is_none_or(|owner| Arc::ptr_eq(&owner, link))
     }
 
-    fn is_current(&self, slot: u16, link: &Arc<Link>) -> bool {
-        lock(&self.map).owner(slot).is_none_or(|owner| Arc::ptr_eq(&owner.link, link))
-    }
-
-    async fn instead(&self, slot: u16, failed: &Arc<Link>, failure: &Failure) -> Option<Hop> {
+    /// Where to ask instead, if the question was put to the wrong server and so not heard.
+    pub(super) async fn instead(&self, slot: u16, failed: &Arc<Link>, failure: &Failure) -> Option<Hop> {
         match &failure.cause {
             Cause::Moved(to) => {
                 let link = self.named(to, failed, Some(slot))?;
@@ -262,7 +230,7 @@ impl Route for Cluster {
             }
             Cause::Ask(to) => Some(Hop { link: self.named(to, failed, None)?, asking: true }),
             Cause::Lost => {
-                self.note(failed, true);
+                self.suspect(failed, true);
                 // What has become of the question is unknown, and only the engine knows what another answer would mean; but
                 // when it asks again, it should be at the right place.
                 drop(self.refresh().await);
@@ -272,11 +240,13 @@ impl Route for Cluster {
         }
     }
 
-    fn servers(&self) -> Vec<Arc<Link>> {
+    /// The links to all known servers, the most promising first.
+    pub(super) fn servers(&self) -> Vec<Arc<Link>> {
         self.candidates().into_iter().map(|node| node.link).collect()
     }
 
-    async fn masters(&self) -> Result<Vec<Arc<Link>>> {
+    /// The links to all servers that have slots.
+    pub(super) async fn masters(&self) -> Result<Vec<Arc<Link>>> {
         let masters = || lock(&self.map).owners().map(|node| Arc::clone(&node.link)).collect::<Vec<_>>();
         let known = masters();
         if !known.is_empty() {
@@ -286,11 +256,8 @@ impl Route for Cluster {
         Ok(masters())
     }
 
-    fn suspect(&self, link: &Arc<Link>) {
-        self.note(link, false);
-    }
-
-    async fn mend(&self) -> bool {
+    /// Learns the map and probes all suspects. Whether nothing is broken.
+    pub(super) async fn mend(&self) -> bool {
         if self.refresh().await.is_err() {
             return false;
         }
@@ -308,8 +275,26 @@ impl Route for Cluster {
         map.is_whole()
     }
 
-    fn close(&self) {
+    pub(super) fn close(&self) {
         let map = std::mem::take(&mut *lock(&self.map));
         map.nodes.iter().chain(&self.seeds).for_each(|node| node.link.close());
+    }
+}
+
+fn node(dial: &Dial, address: &Address, shared: &Arc<Shared>) -> Node {
+    Node { address: address.clone(), link: Link::new(Place::Fixed(dial.server(address)), shared) }
+}
+
+/// Who has which slot, by a server's word.
+async fn view_of(node: &Node, doing: &str) -> Result<Vec<Range>, Failure> {
+    let mut slots = cmd("CLUSTER");
+    slots.arg("SLOTS");
+    let answer = node.link.ask(Question::command(doing, &slots), false).await?;
+    match ranges(&answer.value, &node.address) {
+        Some(view) if view.is_empty() => {
+            let detail = "it knows of no slots: it has not joined the cluster, or has left it";
+            Err(Failure::other(Error::unavailable(NAME, doing, Fault::Connection, detail)))
+        }
+        view => view.ok_or_else(|| Failure::other(unexpected(doing))),
     }
 }

@@ -10,7 +10,7 @@ use redis::{Value, cmd};
 use super::Redis;
 use super::fault::NAME;
 use super::keys::{self, Layout};
-use super::question::Question;
+use super::question::{Question, ScriptCall};
 use super::reply::{array, int, text, token_of, unexpected};
 use super::wire;
 use crate::backend::{Broken, Holder, Mode, Permits, State};
@@ -48,27 +48,24 @@ impl Redis {
     fn described(&self, name: &Resource) -> Vec<String> {
         let mut keys = vec![name.as_str().to_owned(), self.layout.token(name).to_string(), keys::note(name)];
         if self.layout == Layout::Redisson {
-            let [line, ..] = keys::line(name);
-            keys.extend([keys::notes(name), line, keys::held_permits(name, self.counters)]);
+            let [queue, ..] = keys::queue(name);
+            keys.extend([keys::notes(name), queue, keys::held_permits(name, self.counters)]);
         }
         keys
     }
 
     pub(super) async fn state(&self, name: &Resource) -> Result<State> {
         let slot = self.router.slot(name)?;
-        let keys = self.described(name);
-        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let call = ScriptCall::new(&self.scripts.inspect, &self.described(name), &[keys::shares(name)]);
         let mut subscribers = cmd("PUBSUB");
         let sharded = self.router.shared.sharded.load(Ordering::Relaxed);
         subscribers.arg(if sharded { "SHARDNUMSUB" } else { "NUMSUB" });
         // In a cluster the channel of a latch may be at another server.
         let channels = self.layout.channels_of_key(name.as_str());
         subscribers.arg(channels.iter().filter(|c| self.router.slot_of_key(c) == slot).collect::<Vec<_>>());
-        let shares = keys::shares(name);
-        let args = [&*shares];
         let (answer, subscribed) = tokio::join!(
-            self.eval("inspecting", slot, &self.scripts.inspect, &keys, &args),
-            self.router.ask("counting subscribers", slot, Question::Command(&subscribers))
+            self.eval("inspecting", slot, &call),
+            self.router.ask(slot, Question::command("counting subscribers", &subscribers))
         );
         let mut state = self.read(name, &answer?.value).await?;
         // Only subscribed processes are seen, and a server may not tell.
@@ -133,7 +130,7 @@ impl Redis {
         let key = keys::client(prefix, client);
         let mut get = cmd("GET");
         get.arg(&key);
-        let ask = self.router.ask("reading a client's record", self.router.slot_of_key(&key), Question::Command(&get));
+        let ask = self.router.ask(self.router.slot_of_key(&key), Question::command("reading a client's record", &get));
         // It may be at another server than the lock, which may be down.
         let answer = tokio::time::timeout(self.timeout / 3, ask).await.ok()?;
         text(&answer.ok()?.value).map(str::to_owned)
@@ -141,8 +138,6 @@ impl Redis {
 
     pub(super) async fn break_all(&self, name: &Resource, at_least: Option<Token>) -> Result<Option<Broken>> {
         let slot = self.router.slot(name)?;
-        let keys = self.described(name);
-        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         let (channels, shares) = (self.layout.channels_of_key(name.as_str()), keys::shares(name));
         let least = wire::least(at_least, 1)?;
         let mut args = vec![&*shares, &*self.token_idle, self.publish(), &*least];
@@ -150,7 +145,8 @@ impl Redis {
         if self.layout == Layout::Plain {
             args = vec![&*channels[0], &*self.token_idle, self.publish(), &*least];
         }
-        let answer = self.eval("breaking", slot, &self.scripts.break_hold, &keys, &args).await?.value;
+        let call = ScriptCall::new(&self.scripts.break_hold, &self.described(name), &args);
+        let answer = self.eval("breaking", slot, &call).await?.value;
         if answer == Value::Nil {
             return Ok(None);
         }

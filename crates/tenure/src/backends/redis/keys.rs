@@ -66,7 +66,7 @@ impl Layout {
 }
 
 pub(super) const TOKENS: [&str; 2] = ["redisson_lock_token", "tenure_lock_token"];
-pub(super) const LINE: [&str; 3] = ["redisson_lock_queue", "redisson_lock_timeout", "tenure_lock_line"];
+pub(super) const QUEUE: [&str; 3] = ["redisson_lock_queue", "redisson_lock_timeout", "tenure_lock_line"];
 pub(super) const NOTE: &str = "tenure_lock_note";
 pub(super) const LATCH: &str = "tenure_latch";
 /// Writers in line.
@@ -86,14 +86,14 @@ pub(crate) fn latch_channel(name: &str) -> String {
 }
 
 /// Whether a key or a channel ends in an owner, as that of a place in line does. A name may do so too.
-pub(crate) fn is_place(channel: &str) -> bool {
+pub(crate) fn is_owned(channel: &str) -> bool {
     let number = channel.rfind(':').and_then(|at| channel[..at].rfind(':'));
     number.is_some_and(|at| channel[at + 1..].parse::<OwnerId>().is_ok())
 }
 
-/// Who is in the line of a fair lock: in order, with their deadlines, and those of ours.
-pub(crate) fn line(name: &Resource) -> [String; 3] {
-    LINE.map(|prefix| prefixed(prefix, name.as_str()))
+/// The queue of a fair lock: its owners in order, their deadlines, and those of ours.
+pub(crate) fn queue(name: &Resource) -> [String; 3] {
+    QUEUE.map(|prefix| prefixed(prefix, name.as_str()))
 }
 
 pub(crate) fn writers(name: &Resource) -> String {

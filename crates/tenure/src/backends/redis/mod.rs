@@ -12,7 +12,6 @@ pub(crate) mod fault;
 mod frames;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
-mod handshake;
 mod identify;
 mod inspect;
 mod keys;
@@ -20,7 +19,6 @@ mod known;
 mod link;
 mod listing;
 mod map;
-mod moving;
 mod open;
 mod question;
 mod release;
@@ -28,11 +26,11 @@ mod renew;
 mod replicas;
 mod reply;
 mod reserved;
-mod rounds;
 mod route;
 pub(crate) mod scripts;
 mod sentinel;
 mod shared;
+mod single_flight;
 pub(crate) mod slots;
 mod tls;
 mod url;
@@ -40,24 +38,23 @@ mod verbs;
 mod watched;
 mod wire;
 
-use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redis::{Cmd, RedisWrite as _, cmd};
+use redis::cmd;
 use tokio::task::JoinHandle;
 
+use self::calls::Answer;
 use self::fault::NAME;
 use self::keys::Layout;
 use self::known::KnownClients;
 pub(crate) use self::open::SCHEMES;
-use self::question::{Answer, Question, by_hash};
+use self::question::{Question, ScriptCall};
 use self::replicas::Sync;
 use self::route::Router;
-use self::scripts::{Scripts, Source};
+use self::scripts::Scripts;
 use self::shared::Wake;
-use self::wire::Call;
 use crate::backend::{Capabilities, Claim, Client, Leases, Modes, Pushes, Reach, Safety, Survival};
 use crate::clock::{Clock, Instant};
 use crate::error::Result;
@@ -160,57 +157,14 @@ impl Redis {
         let mut set = cmd("SET");
         set.arg(&key).arg(&*self.client.about).arg("PX").arg(life.as_millis().to_string());
         Some(self.router.shared.runtime.spawn(async move {
-            let ask = router.ask("writing the client's record", router.slot_of_key(&key), Question::Command(&set));
+            let ask = router.ask(router.slot_of_key(&key), Question::command("writing the client's record", &set));
             drop(tokio::time::timeout(router.shared.timeout, ask).await);
         }))
     }
 
-    /// Sees a call to its end, and the client's record too if that is soon.
-    async fn recorded<T>(&self, lease: Duration, call: impl Future<Output = T>) -> T {
-        let record = self.keep_record(lease);
-        let answer = call.await;
-        if let Some(record) = record {
-            written(record).await;
-        }
-        answer
-    }
-
-    /// Asks by a script. What it is given is written down at once, and not kept until the answer.
-    fn eval<'a>(
-        &'a self,
-        doing: &'static str,
-        slot: u16,
-        source: &'static Source,
-        keys: &[&str],
-        args: &[&str],
-    ) -> impl Future<Output = Result<Answer>> + Send + use<'a> {
-        self.ask_script(doing, slot, (source, by_hash(source, keys, args)), &[])
-    }
-
-    /// The server shall tell of the next change of any of the keys that are heeded, from before the script on.
-    async fn ask_script(
-        &self,
-        doing: &str,
-        slot: u16,
-        (source, by_hash): (&'static Source, Cmd),
-        heeds: &[&str],
-    ) -> Result<Answer> {
-        self.router.ask(doing, slot, Question::Script { source, by_hash: &by_hash, heeds }).await
-    }
-
-    fn call<'a>(&'a self, doing: &'static str, slot: u16, call: &Call) -> impl Future<Output = Result<Answer>> + Send + use<'a> {
-        self.ask_script(doing, slot, call.by_hash(), &[])
-    }
-
-    /// Adds the owner of a claim.
-    fn write_owner(&self, call: &mut Cmd, claim: &Claim) {
-        let owner = claim.owner;
-        if owner.client != self.client.id {
-            return call.write_arg_fmt(owner);
-        }
-        let mut arg = call.writer_for_next_arg();
-        // Memory refuses nothing.
-        drop(arg.write_all(self.client_text.as_bytes()).and_then(|()| write!(arg, ":{}", owner.number)));
+    /// Asks by a script.
+    async fn eval(&self, doing: &str, slot: u16, call: &ScriptCall) -> Result<Answer> {
+        self.router.ask(slot, Question::script(doing, call)).await
     }
 
     /// The command that tells those who listen.

@@ -10,7 +10,7 @@ use super::keys::Layout;
 use super::known::KnownClients;
 use super::link::{Link, Place};
 use super::replicas::Sync;
-use super::route::{One, Route, Router};
+use super::route::{Route, Router};
 use super::scripts::Scripts;
 use super::sentinel::Sentinels;
 use super::shared::{Shared, Wake};
@@ -92,8 +92,8 @@ async fn route(
     credentials: Option<&Credentials>,
     options: &mut Options,
     shared: &Arc<Shared>,
-) -> Result<Arc<dyn Route>> {
-    let one = |place| Arc::new(One(Link::new(place, shared)));
+) -> Result<Route> {
+    let one = |place| Route::One(Link::new(place, shared));
     if scheme == "redis+unix" {
         return Ok(one(Place::Fixed(unix(scheme, place, options)?)));
     }
@@ -118,7 +118,7 @@ async fn route(
         let link = Link::new(Place::Master(Arc::clone(&sentinels)), shared);
         link.connect().await?;
         sentinels.watch(&link);
-        return Ok(Arc::new(One(link)));
+        return Ok(Route::One(link));
     }
     if scheme.ends_with("+cluster") {
         if !url.path.is_empty() {
@@ -132,7 +132,7 @@ async fn route(
             None => cluster.has_shard_channels().await?,
         };
         shared.sharded.store(sharded, Ordering::Relaxed);
-        return Ok(cluster);
+        return Ok(Route::Cluster(cluster));
     }
     let ([host], [] | [_]) = (&*url.hosts, &*url.path) else {
         return Err(refuse(scheme, "has several hosts or a longer path (redis+sentinel: and redis+cluster: take several hosts)"));

@@ -6,10 +6,9 @@ use std::time::Duration;
 use redis::{Cmd, cmd};
 use tokio::sync::oneshot;
 
-use super::calls::{Flight, given_up};
+use super::calls::{Answer, InFlightCall, given_up};
 use super::fault::{Failure, NAME};
 use super::link::Live;
-use super::question::Answer;
 use crate::error::{Error, Fault, Result};
 
 /// How many replicas must have a grant, and how long they may take.
@@ -57,13 +56,13 @@ impl Live {
     async fn wait(&self, doing: &str, sync: Sync) -> Result<u32, Failure> {
         let Some(link) = self.link.upgrade() else { return Err(given_up(doing)) };
         let (mut connection, wait) = (self.connection.clone(), sync.wait());
-        let flight = Flight::new(&link, self.id);
+        let call = InFlightCall::new(&link, self.id);
         // Nobody else bounds it: those who waited may be gone.
         let limit = link.shared.timeout.max(sync.within.saturating_mul(2));
         let answer = tokio::time::timeout(limit, wait.query_async(&mut connection)).await;
         let Ok(answer) = answer else { return Err(given_up(doing)) };
-        flight.land();
-        if self.over.is_set() {
+        call.complete();
+        if self.aborted.is_set() {
             return Err(given_up(doing));
         }
         answer.map_err(|e| link.broken(doing, self.id, &e))

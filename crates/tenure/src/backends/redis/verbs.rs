@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redis::{Cmd, Value, cmd};
+use redis::{Value, cmd};
 
+use super::calls::Answer;
 use super::fault::NAME;
 use super::keys::{self, Layout};
-use super::question::{Answer, Question, call_of, write_key};
+use super::question::Question;
 use super::reply::{is_redisson_field, text, token_of, unexpected};
 use super::reserved::refuse_all_tag;
-use super::scripts::Source;
 use super::shared::Wake;
-use super::{Redis, wire, written};
+use super::{Redis, written};
 use crate::backend::{
     Attempt, Backend, Broken, Capabilities, Claim, Mode, Queue, Released, Renewal, Retry, Scope, Server, State, Voter,
 };
@@ -41,18 +41,18 @@ impl Redis {
         let channel = self.layout.channel_of(claim);
         // Those who read also wait for writers in line.
         let (name, writers) = (claim.resource.as_str(), keys::writers(&claim.resource));
-        let heeds = [name, &*writers];
-        let heeds = &heeds[..1 + usize::from(claim.mode == Mode::Read)];
+        let tracked = [name, &*writers];
+        let tracked = &tracked[..1 + usize::from(claim.mode == Mode::Read)];
         // Before the question: what is heard while it is under way may be of what it has read.
         let heard = shared.hub.version(&channel).filter(|_| answer.wake() == Wake::Tracking && claim.mode != Mode::Fair);
         if let Some(heard) = heard
-            && !shared.is_told(&channel, heeds, answer.session(), heard)
+            && !shared.is_told(&channel, tracked, answer.session(), heard)
         {
-            let (again, second) = Box::pin(self.ask_once(slot, claim, at_least, heeds)).await?;
+            let (again, second) = Box::pin(self.ask_once(slot, claim, at_least, tracked)).await?;
             let Attempt::Busy { retry: Retry::OnSignal { within: next }, holder: present } = again else { return Ok(again) };
             (answer, within, holder) = (second, next, present);
-            if answer.will_tell() {
-                shared.will_be_told(&channel, heeds, answer.session(), heard);
+            if answer.is_tracked() {
+                shared.will_be_told(&channel, tracked, answer.session(), heard);
             } else {
                 within = within.min(UNTOLD);
             }
@@ -67,14 +67,10 @@ impl Redis {
     }
 
     /// One question, answered by so many replicas too as must have a grant.
-    async fn ask_once(&self, slot: u16, claim: &Claim, at_least: Option<Token>, heeds: &[&str]) -> Result<(Attempt, Answer)> {
-        let call = match claim.mode {
-            Mode::Exclusive => self.to_acquire_lock(claim, at_least)?,
-            _ => self.to_acquire(claim, at_least)?.by_hash(),
-        };
-        let (source, by_hash) = &call;
+    async fn ask_once(&self, slot: u16, claim: &Claim, at_least: Option<Token>, tracked: &[&str]) -> Result<(Attempt, Answer)> {
+        let call = self.to_acquire(claim, at_least)?;
         let record = self.keep_record(claim.lease);
-        let answer = self.router.ask("acquiring", slot, Question::Script { source, by_hash, heeds }).await;
+        let answer = self.router.ask(slot, Question::script("acquiring", &call).tracking(tracked)).await;
         if let Some(record) = record {
             Box::pin(written(record)).await;
         }
@@ -91,19 +87,6 @@ impl Redis {
             return Err(e);
         }
         Ok((self.attempt(claim, items)?, answer))
-    }
-
-    fn to_acquire_lock(&self, claim: &Claim, at_least: Option<Token>) -> Result<(&'static Source, Cmd)> {
-        let (name, source) = (&claim.resource, &self.scripts.acquire);
-        let note = claim.note.as_ref().map(|_| keys::note(name));
-        let mut call = call_of(source, 2 + usize::from(note.is_some()), 3 * name.as_str().len() + 192, 6);
-        call.arg(name.as_str());
-        write_key(&mut call, self.layout.token(name));
-        call.arg(note);
-        self.write_owner(&mut call, claim);
-        call.arg(claim.lease_millis()).arg(claim.tokens).arg(&*self.token_idle).arg(wire::least(at_least, claim.tokens)?);
-        call.arg(claim.note.as_deref());
-        Ok((source, call))
     }
 
     /// What the script says.
@@ -194,7 +177,7 @@ impl Backend for Redis {
         let mut del = cmd("DEL");
         del.arg(&key);
         // The record ends by itself if this does not reach the server.
-        drop(self.router.ask("removing the client's record", self.router.slot_of_key(&key), Question::Command(&del)).await);
+        drop(self.router.ask(self.router.slot_of_key(&key), Question::command("removing the client's record", &del)).await);
         self.router.close();
         Ok(())
     }

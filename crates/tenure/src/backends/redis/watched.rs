@@ -13,8 +13,7 @@ use tracing::debug;
 
 use super::connection::Connection;
 use super::keys::{self, Layout};
-use super::link::Link;
-use super::question::Answer;
+use super::link::{Link, Live};
 use super::reply::text;
 use super::shared::{Wake, lock};
 use crate::backend::{Claim, Losses, Mode};
@@ -172,17 +171,10 @@ impl Watched {
     }
 }
 
-/// Where holds were renewed.
-pub(super) struct Renewed(Option<Arc<Link>>);
-
-impl Renewed {
-    pub(super) fn of(answer: &Answer) -> Self {
-        Self(if answer.wake() == Wake::Tracking { answer.live.link.upgrade() } else { None })
-    }
-
-    /// Has the server watch these holds. By itself: no renewal waits for this.
-    pub(super) fn watch<'a>(self, claims: impl Iterator<Item = &'a Claim>) {
-        let Some(link) = self.0 else { return };
+impl Live {
+    /// Has the server watch holds that were renewed over this connection. Spawned: no renewal waits for this.
+    pub(super) fn watch<'a>(&self, claims: impl Iterator<Item = &'a Claim>) {
+        let Some(link) = self.link.upgrade().filter(|_| self.wake == Wake::Tracking) else { return };
         let keys: Vec<_> = claims.filter_map(|claim| Watch::of(claim, link.shared.layout)).collect();
         if !keys.is_empty() {
             let runtime = link.shared.runtime.clone();
