@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 use super::fault::{Failure, NAME, is_broken};
 use super::link::{Link, Live};
 use super::question::{Question, Tracking};
-use super::shared::{Wake, lock};
+use super::shared::lock;
 use crate::error::{Error, Fault};
 
 /// A server that has not answered for this long is not just slow.
@@ -21,24 +21,7 @@ const HICCUP: Duration = Duration::from_millis(200);
 pub(super) struct Answer {
     pub(super) value: Value,
     pub(super) live: Arc<Live>,
-    tracking: Tracking,
-}
-
-impl Answer {
-    /// Whether the server will push the next change of the tracked keys.
-    pub(super) fn is_tracked(&self) -> bool {
-        self.tracking == Tracking::Yes
-    }
-
-    /// How the caller is woken if it waits.
-    pub(super) fn wake(&self) -> Wake {
-        self.live.wake
-    }
-
-    /// The connection of the answer.
-    pub(super) fn session(&self) -> u64 {
-        self.live.id
-    }
+    pub(super) tracking: Tracking,
 }
 
 /// Tells all calls of a link that no answer is coming that could be believed.

@@ -22,7 +22,7 @@ use super::slots::{Address, Range, ranges, redirected};
 use super::url::refuse;
 use crate::error::{Error, Fault, Result};
 
-/// How many servers are asked at once who has which slot: one of them may hang.
+/// How many servers are asked for the slots at once: one of them may hang.
 const ASKED_AT_ONCE: usize = 3;
 
 #[derive(Debug)]
@@ -71,8 +71,7 @@ impl Cluster {
         Err(trouble)
     }
 
-    /// Learns from any of the servers who has which slot. In the background: others share it, and must not wait for a caller that
-    /// stands still.
+    /// Learns the owners of the slots from any server. Spawned: others share the run, and must not wait for a caller that stands still.
     async fn refresh(&self) -> Result<()> {
         let Some(me) = self.me.upgrade() else { return Err(Error::Closed) };
         let (answer, refreshed) = oneshot::channel();
@@ -92,14 +91,14 @@ impl Cluster {
         Err(trouble.unwrap_or_else(none))
     }
 
-    /// Who can be asked, the most promising first; at random among equals, so that nobody is everybody's first.
+    /// The servers that can be asked, the most promising first; at random among equals, which spreads the load.
     fn candidates(&self) -> Vec<Node> {
         let map = lock(&self.map);
         let rank = |node: &Node| (map.suspects.contains_key(&node.address), !node.link.is_live());
         let mut nodes = map.nodes.clone();
         nodes.sort_by_cached_key(|node| (rank(node), getrandom::u32().unwrap_or_default()));
-        // Those of the URL last: what is known now is later news. But if nobody that is known is heard of, one of them is among the first:
-        // all may have moved, and their old addresses may hang and not refuse.
+        // Those of the URL last: the map is newer. But if no known server works, one of them comes first: all may have moved, and their
+        // old addresses may hang.
         let mut seeds: Vec<_> =
             self.seeds.iter().filter(|seed| !map.nodes.iter().any(|node| node.address == seed.address)).cloned().collect();
         let is_heard_of = nodes.iter().any(|node| rank(node) == (false, false));
@@ -111,7 +110,7 @@ impl Cluster {
         nodes
     }
 
-    /// The first answer of several servers. The others are let finish: a call that is cut off would cost a connection.
+    /// The first answer of several servers. The other calls go on: one that is cut off would cost a connection.
     async fn first_view(&self, nodes: &[Node]) -> Result<Vec<Range>> {
         let (answer, mut answers) = mpsc::unbounded_channel();
         for node in nodes {
@@ -137,7 +136,7 @@ impl Cluster {
         })
     }
 
-    /// Takes over what a server said. Those who wait ask again if a slot has another server now.
+    /// Takes over what a server said. Waiters ask again if a slot has another owner now.
     fn adopt(&self, view: &[Range]) -> Result<()> {
         let mut map = lock(&self.map);
         let known: Vec<&Node> = map.nodes.iter().chain(&self.seeds).collect();
@@ -146,7 +145,7 @@ impl Cluster {
         let replaced = new.inherit_suspects(&map);
         *map = new;
         drop(map);
-        // What is under way to a server that hangs is asked of its successor; one that answers says itself who that is.
+        // Calls to a server that hangs are asked of its successor; a server that answers redirects them itself.
         replaced.iter().for_each(|link| link.abort_all());
         if changed > 0 {
             debug!(changed, "slots have other servers now");
@@ -172,7 +171,7 @@ impl Cluster {
         let look = node.link.ask(Question::command("asking how the cluster is", &info), false);
         let answer = tokio::time::timeout(self.shared.timeout, look).await;
         let serves = matches!(&answer, Ok(Ok(answer)) if text(&answer.value).is_some_and(|s| s.contains("cluster_state:ok")));
-        // It may have come over a connection that was given up meanwhile: without another one, those who wait would hear nothing.
+        // The answer may be from a connection that was given up meanwhile: without another one, waiters would hear nothing.
         let serves = serves && matches!(tokio::time::timeout(self.shared.timeout, node.link.connect()).await, Ok(Ok(_)));
         let mut map = lock(&self.map);
         if !serves {
@@ -191,7 +190,7 @@ impl Cluster {
     /// The link to the server that another one has named.
     fn named(&self, named: &str, by: &Arc<Link>, owns: Option<u16>) -> Option<Arc<Link>> {
         let mut map = lock(&self.map);
-        // One that has just left the cluster still names others.
+        // A server that has just left the cluster still redirects.
         let by = map.nodes.iter().chain(&self.seeds).find(|node| Arc::ptr_eq(&node.link, by)).map(|node| node.address.clone());
         let address = redirected(named, &by.unwrap_or_default()).filter(|(host, _)| !host.is_empty())?;
         Some(map.learn(&address, owns, |address| node(&self.dial, address, &self.shared)).ok()?.link)
@@ -231,8 +230,7 @@ impl Cluster {
             Cause::Ask(to) => Some(Hop { link: self.named(to, failed, None)?, asking: true }),
             Cause::Lost => {
                 self.suspect(failed, true);
-                // What has become of the question is unknown, and only the engine knows what another answer would mean; but
-                // when it asks again, it should be at the right place.
+                // The outcome is unknown, so only the engine may ask again; it should then find the right server.
                 drop(self.refresh().await);
                 None
             }
@@ -268,7 +266,7 @@ impl Cluster {
                 && !std::mem::replace(&mut suspect.asked, true)
             {
                 let node = node.clone();
-                // By itself, and with all the time that a call has: it may be far away.
+                // Spawned, with all the time that a call has: the server may be far away.
                 self.shared.runtime.spawn(async move { me.look_at(&node).await });
             }
         }
@@ -285,7 +283,7 @@ fn node(dial: &Dial, address: &Address, shared: &Arc<Shared>) -> Node {
     Node { address: address.clone(), link: Link::new(Place::Fixed(dial.server(address)), shared) }
 }
 
-/// Who has which slot, by a server's word.
+/// The owners of the slots, as one server sees them.
 async fn view_of(node: &Node, doing: &str) -> Result<Vec<Range>, Failure> {
     let mut slots = cmd("CLUSTER");
     slots.arg("SLOTS");

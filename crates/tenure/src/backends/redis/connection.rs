@@ -25,7 +25,7 @@ pub(super) struct Connection(Arc<Inner>);
 
 struct Inner {
     multiplexed: MultiplexedConnection,
-    /// Why it was ended, if the server has sent too much: whoever waits for an answer is told that.
+    /// Why it was ended, if the server has sent too much: all calls under way are told.
     breach: Arc<OnceLock<Breach>>,
     /// The task that reads and writes. Without an end it would wait for the answers to all calls under way, of a server that hangs too.
     driver: AbortHandle,
@@ -51,7 +51,7 @@ impl Connection {
         Ok(Self(Arc::new(Inner { multiplexed, breach, driver })))
     }
 
-    /// Aborted, it ends the connection and all calls under way over it, whoever has it.
+    /// Aborted, it ends the connection and all calls under way over it.
     pub(super) fn driver(&self) -> AbortHandle {
         self.0.driver.clone()
     }

@@ -1,4 +1,4 @@
-//! Who answers: for those who make one lock of several servers.
+//! Which server answers: for a quorum of several.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl Redis {
             replica: *master != 1,
             clock_micros: number(*seconds)?.saturating_mul(1_000_000).saturating_add(number(*micros)?),
             leases: leases.chunks(2).map(in_use).collect::<Result<_>>()?,
-            connection: answer.session(),
+            connection: answer.live.id,
         })
     }
 }

@@ -1,8 +1,9 @@
 //! Who holds what.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::join_all;
 use redis::{Value, cmd};
@@ -12,17 +13,44 @@ use super::fault::NAME;
 use super::keys::{self, Layout};
 use super::question::{Question, ScriptCall};
 use super::reply::{array, int, text, token_of, unexpected};
+use super::shared::lock;
 use super::wire;
 use crate::backend::{Broken, Holder, Mode, Permits, State};
 use crate::error::{Error, Fault, Result};
 use crate::name::{ClientId, OwnerId, Resource, Token};
+
+/// How long an answer is believed: a client's words do not change.
+const BELIEVED: Duration = Duration::from_secs(60);
+/// How many are remembered.
+const MOST: usize = 4096;
+
+/// What other clients have said of themselves.
+#[derive(Debug, Default)]
+pub(super) struct KnownClients(Mutex<HashMap<ClientId, (Instant, String)>>);
+
+impl KnownClients {
+    pub(super) fn get(&self, client: ClientId) -> Option<String> {
+        let known = lock(&self.0);
+        known.get(&client).filter(|(since, _)| since.elapsed() < BELIEVED).map(|(_, about)| about.clone())
+    }
+
+    pub(super) fn note(&self, client: ClientId, about: &str) {
+        let mut known = lock(&self.0);
+        if known.len() >= MOST {
+            known.retain(|_, (since, _)| since.elapsed() < BELIEVED);
+        }
+        if known.len() < MOST {
+            known.insert(client, (Instant::now(), about.to_owned()));
+        }
+    }
+}
 
 /// A holder as a script tells of it.
 struct Told<'a> {
     owner: &'a str,
     left: &'a Value,
     how: &'a str,
-    /// Only those who share a name have one of their own here.
+    /// Only of shared holds.
     token: Option<Token>,
     note: Option<&'a str>,
 }
@@ -181,7 +209,7 @@ fn holders(told: &[Told<'_>], abouts: &Abouts, token: Option<Token>, note: Optio
     told.iter().map(one).collect()
 }
 
-/// Those who hold permits: ours by their owners, others by the ids of theirs.
+/// The holders of permits: ours by owner, others by the id of each permit.
 fn permit_holders(told: &[Told<'_>], abouts: &Abouts) -> Vec<Holder> {
     let mut ids: HashMap<&str, &Told<'_>> = told.iter().filter(|t| t.how == "permit").map(|t| (t.owner, t)).collect();
     let mut holders = Vec::new();
@@ -207,7 +235,7 @@ fn holder(
     note: Option<&str>,
 ) -> Holder {
     let about = owner.parse::<OwnerId>().ok().and_then(|owner| abouts.get(&owner.client));
-    // Whoever has no record here (Java, for one) has not taken its lock under the last token of the name.
+    // A holder without a record (as Java) has not taken its lock under the last token of the name.
     let token = own.or(about.and(last));
     let since = token.and_then(|t| UNIX_EPOCH.checked_add(Duration::from_micros(t.get())));
     Holder {

@@ -49,7 +49,7 @@ pub(super) struct Link {
     /// Aborts the calls under way, also those without a connection yet.
     pub(super) generation: Mutex<Arc<Aborted>>,
     connecting: tokio::sync::Mutex<()>,
-    /// Where the last connection was to go, for those who hear that the master is elsewhere.
+    /// Where the last connection was to go, to compare with what sentinels say.
     dialled: Mutex<String>,
     /// Calls in a row that were cut off.
     pub(super) cut_off: AtomicU64,
@@ -120,11 +120,11 @@ impl Link {
         }
         let Some(link) = self.me.upgrade() else { return Err(given_up("connecting")) };
         let (mut answer, connected) = oneshot::channel();
-        // In the background: a caller may stop half-way for as long as it likes, and must not keep the others from connecting.
+        // Spawned: a caller may stop half-way for any time, and must not keep the others from connecting.
         self.shared.runtime.spawn(async move {
             let _one_at_a_time = tokio::select! {
                 biased;
-                // Who has left begins nothing: while a server is silent, those who come would pile up, each with a dial of its own.
+                // A caller that has left begins nothing: calls to a silent server would pile up, each with a dial of its own.
                 () = answer.closed() => return,
                 alone = link.connecting.lock() => alone,
             };
@@ -151,7 +151,7 @@ impl Link {
         let generation = Arc::clone(&aborted);
         let on_push = move |push: PushInfo| {
             if let Some(link) = me.upgrade() {
-                // Nobody has asked for these here. They are answers to redis-rs, and all that follow would be the next call's.
+                // Unasked. redis-rs takes it for an answer, and every later answer would be that of another call.
                 if is_unasked(&push.kind) {
                     link.abort(&generation);
                 }
@@ -179,7 +179,7 @@ impl Link {
         self.cut_off.store(0, Ordering::Relaxed);
         self.shared.connections.fetch_add(1, Ordering::Relaxed);
         debug!(connection = id, address, ?wake, "connected to redis");
-        // Nobody knows what was missed meanwhile; but a replica has no locks to give.
+        // Pushes may have been missed meanwhile; but a replica has no locks to give.
         if is_master {
             self.shared.hub.fire_all();
             self.shared.watched.lost_sight();
@@ -240,7 +240,7 @@ impl Link {
         }
         let unwanted = self.is_live() || self.shared.closed.load(Ordering::Relaxed);
         let (false, Some(link)) = (unwanted, self.me.upgrade()) else { return };
-        // Those who hold or wait should not be the first to find out where the server is now.
+        // The next renewal or waiter should find a connection.
         self.shared.runtime.spawn(async move {
             if link.connect().await.is_err() {
                 link.lost_touch();

@@ -1,7 +1,8 @@
 //! Redis, wherever it runs: Redisson's lock layout, or the plain string lock.
 //!
-//! Each verb is one script, so taking a free lock is one round trip and giving it back another. Who is asked is a
-//! [`route`]'s business.
+//! Each verb is one script: one round trip takes a free lock, another gives it back. From the verb to the socket: [`verbs`] (with
+//! [`release`] and [`renew`]) write a script call in [`wire`], [`route`] picks the server, [`calls`] sends it over that server's
+//! [`link`].
 
 mod calls;
 mod channels;
@@ -15,7 +16,6 @@ pub(crate) mod fuzz;
 mod identify;
 mod inspect;
 mod keys;
-mod known;
 mod link;
 mod listing;
 mod map;
@@ -47,8 +47,8 @@ use tokio::task::JoinHandle;
 
 use self::calls::Answer;
 use self::fault::NAME;
+use self::inspect::KnownClients;
 use self::keys::Layout;
-use self::known::KnownClients;
 pub(crate) use self::open::SCHEMES;
 use self::question::{Question, ScriptCall};
 use self::replicas::Sync;
@@ -85,7 +85,7 @@ struct Redis {
     record: Record,
 }
 
-/// The client's record at the server. Each acquisition looks at it, so nobody waits for another to do so.
+/// The client's record at the server. Each acquisition looks at it, so it has no lock.
 #[derive(Debug, Default)]
 struct Record {
     /// Until when it lives, in nanoseconds of the clock.
@@ -95,23 +95,15 @@ struct Record {
 }
 
 impl Record {
-    /// Until when it must be written to live, if it must be written. Of those who need the same at the same time, one is told so.
+    /// Until when it must be written to live, if it must be written. Of several callers at the same time, one is told so.
     fn to_be_written(&self, connections: u64, needed: Instant, life: Instant) -> Option<Instant> {
-        let mut old = self.until.load(Ordering::Acquire);
-        loop {
-            if old >= needed.as_nanos() && self.connections.load(Ordering::Acquire) == connections {
-                return None;
-            }
-            // Not sooner than before: others may count on it, whose holds are longer.
-            let until = life.max(Instant::from_nanos(old));
-            match self.until.compare_exchange(old, until.as_nanos(), Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => {
-                    self.connections.store(connections, Ordering::Release);
-                    return Some(until);
-                }
-                Err(present) => old = present,
-            }
-        }
+        let (needed, life) = (needed.as_nanos(), life.as_nanos());
+        let lives = |old: u64| old >= needed && self.connections.load(Ordering::Acquire) == connections;
+        // Not sooner than before: longer holds may count on it.
+        let later = |old: u64| (!lives(old)).then(|| life.max(old));
+        let old = self.until.fetch_update(Ordering::AcqRel, Ordering::Acquire, later).ok()?;
+        self.connections.store(connections, Ordering::Release);
+        Some(Instant::from_nanos(life.max(old)))
     }
 }
 
@@ -131,7 +123,7 @@ fn capabilities(layout: Layout, wake: Wake, fails_over: bool) -> Capabilities {
         queues: false,
         watch_first: wake == Wake::Tracking,
         fails_over,
-        // Without tracking nobody tells.
+        // Without tracking a change is not pushed.
         pushes_losses: if wake == Wake::Tracking { Pushes::Renewed } else { Pushes::Never },
         // A lock is as durable as the server's memory; tokens follow the clock and so outlive it.
         safety: Safety {
@@ -145,9 +137,8 @@ fn capabilities(layout: Layout, wake: Wake, fails_over: bool) -> Capabilities {
 }
 
 impl Redis {
-    /// Writes who we are, if the record would end before a hold of this lease does, or if the server may have lost it
-    /// since. Only for those who ask who holds a lock: no lock fails or waits for want of it, least of all for a server
-    /// that has nothing else to do with it.
+    /// Writes who we are, if the record would end before a hold of this lease, or if the server may have lost it. It serves `inspect`
+    /// alone: no lock fails or waits for it.
     fn keep_record(&self, lease: Duration) -> Option<JoinHandle<()>> {
         let now = self.clock.now();
         let life = RECORD_LIFE.max(lease * 2);
@@ -167,12 +158,12 @@ impl Redis {
         self.router.ask(slot, Question::script(doing, call)).await
     }
 
-    /// The command that tells those who listen.
+    /// The command that wakes listeners.
     fn publish(&self) -> &'static str {
         if self.router.shared.sharded.load(Ordering::Relaxed) { "SPUBLISH" } else { "PUBLISH" }
     }
 
-    /// Wakes those of this process who wait. The server may not let us be told, or take a while for it.
+    /// Wakes the waiters of this process: the server may push late, or never.
     fn wake(&self, claim: &Claim) {
         let hub = &self.router.shared.hub;
         if !hub.is_idle() {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::cluster::Cluster;
 use super::dial::{Dial, Server};
+use super::inspect::KnownClients;
 use super::keys::Layout;
-use super::known::KnownClients;
 use super::link::{Link, Place};
 use super::replicas::Sync;
 use super::route::{Route, Router};

@@ -40,7 +40,7 @@ impl Redis {
     }
 
     /// Gives back the lock itself, with the answer of the script that does all at once. Keys beside it go too if they can be reached,
-    /// and otherwise with their own time to live; they keep nobody out for longer.
+    /// and otherwise with their own time to live; they keep no client out for longer.
     async fn send_release_by_key(&self, slot: u16, claim: &Claim) -> Result<Value> {
         match claim.mode {
             Mode::Read | Mode::Write | Mode::Downgrade => self.send_share_release(slot, claim).await,

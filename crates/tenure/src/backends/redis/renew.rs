@@ -103,7 +103,7 @@ impl Redis {
     /// What a script says of some claims, once enough replicas have it.
     async fn extensions(&self, answer: Answer, claims: &[&Claim]) -> Result<Vec<Result<Renewal>>> {
         if let Some(sync) = self.sync {
-            answer.synced(DOING, sync).await?;
+            answer.live.synced(DOING, sync).await?;
         }
         let answers = array(answer.value, DOING)?;
         if answers.len() != claims.len() {
@@ -134,7 +134,7 @@ impl Redis {
                 expire.arg(keys::share(&claim.resource, claim.owner)).arg(claim.lease_millis());
                 let answer = self.router.ask(slot, Question::command(DOING, &expire)).await?;
                 if let Some(sync) = self.sync {
-                    answer.synced(DOING, sync).await?;
+                    answer.live.synced(DOING, sync).await?;
                 }
                 if answer.value != Value::Int(1) {
                     return Ok(Renewal::Gone);

@@ -5,7 +5,7 @@ use crate::backend::Mode;
 use crate::error::{Error, Result};
 use crate::name::{ClientId, Resource};
 
-/// Refuses a name that is a key which is kept beside locks, ours or Redisson's, in whatever layout: who locks it would write into that.
+/// Refuses a name that is a key kept beside locks, ours or Redisson's, in any layout: a lock of that name would overwrite it.
 pub(super) fn refuse_reserved(name: &Resource) -> Result<()> {
     if !is_reserved(name.as_str()) {
         return Ok(());
@@ -15,9 +15,9 @@ pub(super) fn refuse_reserved(name: &Resource) -> Result<()> {
     Err(Error::config(format!("the name {:?}", name.as_str()), "is that of a key which is kept beside locks", allowed))
 }
 
-/// Refuses a name that is all tag, `{x}`, where what is kept beside it is all that a lock of `x` has too: the line, those who read
-/// and their writers in line, permits. By Redisson's rule for hash tags the keys are the same, and so `x` and `{x}` would have each
-/// other's. An exclusive lock shares only its counter of tokens and its channel, which does no harm, and a latch nothing.
+/// Refuses a name that is all tag, `{x}`, in modes that keep a queue, readers or permits beside it: by Redisson's rule for hash tags
+/// `x` and `{x}` would have the same keys. An exclusive lock shares only its counter of tokens and its channel, which does no harm,
+/// and a latch nothing.
 pub(super) fn refuse_all_tag(name: &Resource, mode: Mode) -> Result<()> {
     let shares =
         matches!(mode, Mode::Fair | Mode::Read | Mode::Write | Mode::Downgrade | Mode::Permits { .. } | Mode::Resize { .. });

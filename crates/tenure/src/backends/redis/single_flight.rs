@@ -1,10 +1,10 @@
-//! Work that many share: one run serves all who asked before it began.
+//! Work that many share: one run serves all callers from before its begin.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::{Mutex, oneshot};
 
-/// Runs of the same work, one at a time. Who asks during a run shares the next one, so each waits for two runs at most.
+/// Runs of the same work, one at a time. Calls during a run share the next one, so each waits for two runs at most.
 #[derive(Debug, Default)]
 pub(super) struct SingleFlight<T> {
     begun: AtomicU64,

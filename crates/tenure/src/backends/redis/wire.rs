@@ -14,7 +14,7 @@ use crate::backend::{Claim, Mode, Queue};
 use crate::error::{Error, Fault, Result};
 use crate::name::Token;
 
-/// How long numbers live that nobody uses any more.
+/// How long unused numbers live.
 const NUMBER_IDLE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// How long it is known what an owner has done to a latch, so that asking again does it once.
 const REMEMBER: Duration = Duration::from_secs(600);
