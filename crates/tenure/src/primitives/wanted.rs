@@ -123,7 +123,7 @@ impl Wanted {
         let slot = guard.shared().slot().cloned();
         let place = match &slot {
             Some(slot) => {
-                let place = self.engine.within_or_closed(Patience::Endless, slot.place()).await;
+                let place = self.engine.within_or_closed(Patience::Endless, slot.lock()).await;
                 Some((slot, place.ok_or(Error::Closed)?))
             }
             None => None,
@@ -137,7 +137,7 @@ impl Wanted {
         // The old hold is renewed until it is changed, and such a renewal may arrive after that: it must not end sooner what the new
         // one counts on.
         request.terms.lease = request.terms.lease.min(guard.lease());
-        request.instead_of = Some(guard);
+        request.converting = Some(guard);
         let guard = self.hold(request).await?.ok_or(Error::Closed)?;
         if let Some((slot, place)) = place {
             place.note(slot, &guard);
@@ -186,7 +186,7 @@ impl Wanted {
         let note = self.note.as_deref().map(Claim::check_note).transpose()?;
         let lease = engine.capabilities.leases.fit(self.lease)?;
         let terms = Terms { lease, fixed: self.fixed, max_hold: self.max_hold, note };
-        Ok(Request { resource, mode, terms, patience, alone: self.alone, instead_of: None })
+        Ok(Request { resource, mode, terms, patience, bypass_local_queue: self.alone, converting: None })
     }
 }
 
