@@ -132,36 +132,36 @@ impl Hub {
 
     /// Wakes the listeners of a key.
     pub fn fire(&self, key: &str) {
-        // Not under the lock: whoever is woken may drop a signal, which takes it.
+        // Not under the lock: a task that is woken may drop a signal, which takes it.
         let version = self.topics().get(key).map(|topic| topic.version.clone());
         version.iter().for_each(|version| version.send_modify(|v| *v = v.wrapping_add(1)));
     }
 
-    /// Wakes everybody: after a reconnect nobody knows what was missed.
+    /// Wakes all listeners: after a reconnect it is unknown what was missed.
     pub fn fire_all(&self) {
         let versions: Vec<_> = self.topics().values().map(|topic| topic.version.clone()).collect();
         versions.iter().for_each(|version| version.send_modify(|v| *v = v.wrapping_add(1)));
     }
 
-    /// The keys that somebody listens to.
+    /// The keys with listeners.
     #[must_use]
     pub fn keys(&self) -> Vec<Arc<str>> {
         self.topics().keys().map(Arc::clone).collect()
     }
 
-    /// Whether nobody listens to anything.
+    /// Whether there are no listeners at all.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.topics().is_empty()
     }
 
-    /// Whether somebody listens to this key.
+    /// Whether this key has listeners.
     #[must_use]
     pub fn listens(&self, key: &str) -> bool {
         self.topics().contains_key(key)
     }
 
-    /// How much has been heard of a key that somebody listens to: another number after each firing.
+    /// The version of a key with listeners: another number after each firing.
     #[must_use]
     pub fn version(&self, key: &str) -> Option<u64> {
         self.topics().get(key).map(|topic| *topic.version.borrow())

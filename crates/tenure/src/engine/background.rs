@@ -33,7 +33,7 @@ pub(crate) struct Background(Arc<Inner>);
 struct Inner {
     runtime: Handle,
     ended: AtomicBool,
-    /// Tell those who wait that there is nothing to wait for any more. Several, so that not all who wait meet at one.
+    /// Tell waiters that there is nothing to wait for any more. Several, so that not all waiters share one lock.
     closing: [Notify; BELLS],
     pace: Pace,
 }
@@ -48,9 +48,8 @@ const IDLE_BEATS: u32 = 5;
 
 /// Keeps a timer of the runtime due soon while calls are made.
 ///
-/// Every call has a time limit, which is a timer of this runtime. One that is due sooner than all others makes the runtime's
-/// thread wake up, only to sleep again: that would be a change of threads per call. Beside a timer that is due sooner still, it
-/// does not.
+/// Every call has a time limit, which is a timer of this runtime. A timer that is due before all others wakes the runtime's thread:
+/// that would be a change of threads per call. Beside a timer that is due sooner still, it does not.
 #[derive(Debug, Default)]
 struct Pace {
     beats: AtomicBool,
@@ -66,12 +65,12 @@ impl Background {
         &self.0.runtime
     }
 
-    /// Does this to its end, whatever becomes of the one who wanted it.
+    /// Does this to its end, also without a caller.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         drop(self.0.runtime.spawn(work));
     }
 
-    /// Lends its timers and connections to this thread. `None` for a thread in its last moment, which can have none.
+    /// Lends its timers and connections to this thread. `None` while the thread ends, when it can have none.
     pub(crate) fn enter(&self) -> Option<EnterGuard<'_>> {
         let is_ending = Handle::try_current().is_err_and(|error| error.is_thread_local_destroyed());
         (!is_ending).then(|| self.0.runtime.enter())
@@ -80,7 +79,7 @@ impl Background {
     /// A call is about to wait for its answer, with a time limit.
     pub(crate) fn begin_wait(&self) {
         let Pace { beats, called } = &self.0.pace;
-        // Most find it so, and need not write what all share.
+        // Read first: most calls need not write what all share.
         if !called.load(Ordering::Relaxed) && !called.swap(true, Ordering::SeqCst) && !beats.swap(true, Ordering::SeqCst) {
             let inner = Arc::downgrade(&self.0);
             self.spawn(async move {
@@ -108,12 +107,12 @@ impl Background {
         self.close();
     }
 
-    /// Tells those who wait that the locker closes.
+    /// Tells waiters that the locker closes.
     pub(crate) fn close(&self) {
         self.0.closing.iter().for_each(Notify::notify_waiters);
     }
 
-    /// Resolves when there is nothing to wait for any more. Any number will do: who waits by other ones meets fewer.
+    /// Resolves when there is nothing to wait for any more. The number spreads waiters over the bells.
     pub(crate) async fn closing(&self, number: u64, is_closed: impl Fn() -> bool) {
         let bell = usize::try_from(number).unwrap_or(0) % BELLS;
         let mut closing = std::pin::pin!(self.0.closing[bell].notified());

@@ -1,10 +1,9 @@
-//! [`Driven`]: work that its caller drives, and that goes on in the background when the caller leaves it half-way. And the step of
-//! it that is a call of a backend: bounded in time, and a panic of it is an answer that nobody knows.
+//! [`Driven`]: work that its caller drives, and that goes on in the background when the caller leaves it half-way. And calls of a
+//! backend: bounded in time; the outcome of a panic is unknown.
 //!
-//! The caller's own task takes each step, so nothing changes threads. The work says its answer at its [`Desk`]; what is left
-//! to do then, or when the caller has gone, is done by the locker's runtime.
+//! The caller's own task takes each step, so nothing changes threads. The work answers at its [`Desk`]. What is left to do then, or
+//! when the caller has gone, the locker's runtime does.
 
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,18 +19,18 @@ use crate::error::{Error, Fault, Result};
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Where the work says its answer, and sees whether somebody waits for it.
+/// Where the work answers, and sees whether its caller waits.
 pub(crate) struct Desk<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
-    /// Whether nobody waits (any more).
+    /// The caller has gone, or has its answer.
     left: AtomicBool,
     slot: Mutex<Slot<T>>,
 }
 
 struct Slot<T> {
     answer: Option<T>,
-    /// Who waits, while the work is done elsewhere.
+    /// Of the caller, while the work is done elsewhere.
     waker: Option<Waker>,
     /// The work has ended, or was dropped.
     closed: bool,
@@ -44,12 +43,12 @@ impl<T> Shared<T> {
 }
 
 impl<T> Desk<T> {
-    /// Whether somebody waits for the answer.
+    /// Whether the caller waits for the answer.
     pub(crate) fn is_open(&self) -> bool {
         !self.0.left.load(Ordering::Acquire)
     }
 
-    /// Answers, once. What nobody waits for comes back.
+    /// Answers once. Without a caller the answer comes back.
     pub(crate) fn answer(&self, answer: T) -> Option<T> {
         if self.0.left.swap(true, Ordering::AcqRel) {
             return Some(answer);
@@ -143,23 +142,17 @@ impl<T> Drop for Driven<T> {
         if let Some(work) = self.work.take() {
             self.background.spawn(work);
         }
-        // An answer that nobody takes any more is dropped with its desk, after the work.
+        // An answer that the caller did not take is dropped after the work.
         let unclaimed = self.shared.slot().answer.take();
         drop(unclaimed);
     }
 }
 
-impl<T> fmt::Debug for Driven<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driven").field("under_way", &self.work.is_some()).finish_non_exhaustive()
-    }
-}
-
 /// A call as a backend returns it.
-pub(crate) type Call<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
+pub(crate) type BackendCall<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 /// The answer of a call that has it at once, before there is anything to wait for or to bound.
-pub(crate) async fn at_once<T>(backend: &dyn Backend, doing: &str, call: &mut Call<'_, T>) -> Option<Result<T>> {
+pub(crate) async fn at_once<T>(backend: &dyn Backend, doing: &str, call: &mut BackendCall<'_, T>) -> Option<Result<T>> {
     std::future::poll_fn(|cx| {
         Poll::Ready(match poll_call(backend, doing, call, cx) {
             Poll::Ready(answer) => Some(answer),
@@ -170,7 +163,12 @@ pub(crate) async fn at_once<T>(backend: &dyn Backend, doing: &str, call: &mut Ca
 }
 
 /// Takes a step of a call.
-pub(crate) fn poll_call<T>(backend: &dyn Backend, doing: &str, call: &mut Call<'_, T>, cx: &mut Context<'_>) -> Poll<Result<T>> {
+pub(crate) fn poll_call<T>(
+    backend: &dyn Backend,
+    doing: &str,
+    call: &mut BackendCall<'_, T>,
+    cx: &mut Context<'_>,
+) -> Poll<Result<T>> {
     catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(cx))).unwrap_or_else(|_| Poll::Ready(Err(panicked(backend, doing))))
 }
 
@@ -193,7 +191,7 @@ pub(crate) fn unanswered(backend: &dyn Backend, doing: &str, timeout: Duration) 
     Error::unavailable(backend.capabilities().backend, doing, Fault::Timeout, format!("no answer within {timeout:?}"))
 }
 
-/// Of many claims in one call nobody would hear any more if this were not an answer.
+/// An answer, or the claims of a call that panicked would never be heard of again.
 fn panicked(backend: &dyn Backend, doing: &str) -> Error {
     Error::unavailable(backend.capabilities().backend, doing, Fault::Protocol, "the backend has panicked")
 }

@@ -1,4 +1,4 @@
-//! [`Guard`]: the proof of a hold, and [`Lost`]: the news that it is no more.
+//! [`Guard`]: the proof of a hold, as users have it.
 
 use std::fmt;
 use std::future::Future;
@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use crate::backend::Mode;
 use crate::engine::driven::Driven;
-pub use crate::engine::hold::HoldState;
-use crate::engine::hold::{Ended, Hold};
-use crate::engine::keeper::{GivenBack, Keeper};
-use crate::engine::owner::Slot;
+use crate::engine::hold::Hold;
+pub use crate::engine::hold::{HoldState, Watcher};
+use crate::engine::keeper::{AfterRelease, Keeper};
+use crate::engine::owner::{Reentry, Slot};
 use crate::error::{Error, Result};
 use crate::lost::{Lost, LostReason};
 use crate::name::{OwnerId, Resource, Token};
@@ -42,13 +42,6 @@ pub(crate) struct Held {
     reentry: OnceLock<Reentry>,
 }
 
-struct Reentry {
-    /// Where its owner finds it.
-    slot: Arc<Slot>,
-    /// Whether its owner may re-enter it: not once it has gone to another thread.
-    open: Arc<AtomicBool>,
-}
-
 impl Held {
     pub(crate) fn new(hold: Arc<Hold>, keeper: Keeper) -> Self {
         Self { hold, keeper, reentry: OnceLock::new() }
@@ -56,8 +49,7 @@ impl Held {
 
     /// Lets its owner re-enter it by way of this slot, while the flag says so.
     pub(crate) fn noted_in(&self, slot: &Arc<Slot>) -> Arc<AtomicBool> {
-        let noted = self.reentry.get_or_init(|| Reentry { slot: Arc::clone(slot), open: Arc::new(AtomicBool::new(true)) });
-        Arc::clone(&noted.open)
+        Arc::clone(&self.reentry.get_or_init(|| Reentry::by(slot)).open)
     }
 
     pub(crate) fn slot(&self) -> Option<&Arc<Slot>> {
@@ -71,18 +63,14 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let GivenBack::ToRelease(release) = self.keeper.give_back(&self.hold) {
-            self.keeper.release_in_background(release);
+        if let AfterRelease::ToSend(release) = self.keeper.mark_released(&self.hold) {
+            self.keeper.enqueue_release(release);
         }
     }
 }
 
 impl Guard {
-    pub(crate) fn new(held: Held) -> Self {
-        Self { held: Arc::new(held) }
-    }
-
-    pub(crate) fn from_shared(held: Arc<Held>) -> Self {
+    pub(crate) fn new(held: Arc<Held>) -> Self {
         Self { held }
     }
 
@@ -94,7 +82,7 @@ impl Guard {
         &self.held.hold
     }
 
-    /// From now on its owner waits for it as others do.
+    /// Ends re-entry: from now on its owner waits as others do.
     #[cfg(feature = "blocking")]
     pub(crate) fn end_reentry(&self) {
         self.held.reentry.get().into_iter().for_each(|noted| noted.open.store(false, Ordering::Release));
@@ -107,15 +95,14 @@ impl Guard {
 
     /// Ends this guard because the store says that there is no such hold.
     pub(crate) fn revoked(self) -> Lost {
-        self.hold().lose(LostReason::Revoked);
-        self.held.keeper.ended(self.hold());
+        self.held.keeper.lose(self.hold(), LostReason::Revoked);
         self.hold().why()
     }
 
-    /// Ends this guard because another one takes over its hold: there is nothing left to give back. Fails if there was nothing to
-    /// take over any more.
+    /// Ends this guard because another one takes over its hold, with nothing left to release. Fails if the hold was over.
     pub(crate) fn superseded(self) -> Result<(), Lost> {
-        if self.hold().give_back() { Ok(()) } else { Err(self.hold().why()) }
+        let hold = self.hold();
+        if hold.mark_released(hold.clock.now()) { Ok(()) } else { Err(hold.why()) }
     }
 
     /// The fencing token: larger than that of every earlier holder. Send it along with each write.
@@ -189,11 +176,8 @@ impl Guard {
     /// # Cancel safety
     /// Safe: nothing is missed.
     pub async fn lost(&self) -> Lost {
-        match self.hold().wait_for_end().await {
-            Ended::Lost(lost) => lost,
-            // Not reached while a guard is alive.
-            Ended::Released => self.hold().loss(LostReason::Closed),
-        }
+        // A guard that is alive was not released.
+        self.hold().wait_for_end().await.unwrap_or_else(|| self.hold().loss(LostReason::Closed))
     }
 
     /// An owned view of the hold for other tasks and threads. It does not keep the lock.
@@ -223,10 +207,10 @@ impl Guard {
         // Other guards keep the hold.
         let Some(held) = Arc::into_inner(self.held) else { return Ok(()) };
         let keeper = held.keeper.clone();
-        match keeper.give_back(&held.hold) {
-            GivenBack::Over(lost) => Err(lost.into()),
-            GivenBack::HandedOver => Ok(()),
-            GivenBack::ToRelease(release) => {
+        match keeper.mark_released(&held.hold) {
+            AfterRelease::Over(lost) => Err(lost.into()),
+            AfterRelease::HandedOver => Ok(()),
+            AfterRelease::ToSend(release) => {
                 drop(held);
                 let background = keeper.background().clone();
                 Driven::new(&background, |desk| release.run(keeper, Some(desk))).await.unwrap_or(Err(Error::Closed))
@@ -245,7 +229,7 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// Runs a future until the news of a loss comes; `check` has the last word.
+/// Runs a future until a loss is told; `check` has the last word.
 pub(crate) async fn run_under<F: Future>(
     lost: impl Future<Output = Lost>,
     check: impl Fn() -> Result<(), Lost>,
@@ -268,48 +252,11 @@ pub(crate) async fn step_under<F: Future>(
         if let Poll::Ready(lost) = lost.as_mut().poll(cx) {
             return Poll::Ready(Err(lost));
         }
-        // Who wakes up past its deadline may be here before the news.
+        // A task that wakes up past its deadline may be here before the loss is told.
         check()?;
         work.as_mut().poll(cx).map(Ok)
     })
     .await
-}
-
-/// A view of a hold that does not keep it: for the task that must stop when the lock is lost.
-#[derive(Debug, Clone)]
-pub struct Watcher {
-    hold: Arc<Hold>,
-}
-
-impl Watcher {
-    /// The name.
-    #[must_use]
-    pub fn resource(&self) -> &Resource {
-        &self.hold.claim.resource
-    }
-
-    /// As [`Guard::token`].
-    #[must_use]
-    pub fn token(&self) -> Token {
-        self.hold.token
-    }
-
-    /// As [`Guard::is_valid`]; false also after a regular release.
-    #[must_use]
-    pub fn is_valid(&self) -> bool {
-        self.hold.is_valid()
-    }
-
-    /// Resolves when the hold is over: with `Some` when it was lost, with `None` when it was given back.
-    ///
-    /// # Cancel safety
-    /// Safe: nothing is missed.
-    pub async fn ended(&self) -> Option<Lost> {
-        match self.hold.wait_for_end().await {
-            Ended::Lost(lost) => Some(lost),
-            Ended::Released => None,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! [`Hold`]: one grant, shared by its guards, the keeper and whoever watches it.
+//! [`Hold`]: one grant, shared by its guards, the keeper and its watchers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use crate::backend::Claim;
 use crate::clock::{Clock, Instant};
 use crate::lost::{Lost, LostReason};
-use crate::name::Token;
+use crate::name::{Resource, Token};
 
 /// How certain a guard is of its hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -57,20 +57,13 @@ pub(crate) struct Hold {
     pub(crate) clock: Clock,
     /// When this hold began, for its guard.
     pub(crate) since: Instant,
-    /// Valid until then, in nanoseconds of the clock. [`LOST`] and [`RELEASED`] are final: one word decides whether it is over
-    /// and how, so that a hold that once said it is lost can never be extended by a renewal that comes in at the same moment,
-    /// and one that is given back is never taken for lost.
+    /// Valid until then, in nanoseconds of the clock. [`LOST`] and [`RELEASED`] are final. One word decides whether and how the hold
+    /// is over: a renewal at the moment of a loss cannot extend it, and a release is never taken for a loss.
     deadline: AtomicU64,
     overdue: AtomicBool,
     /// Why it was lost; set right after the word.
     lost: OnceLock<Lost>,
     changed: Notify,
-}
-
-#[derive(Debug, Clone)]
-pub(crate) enum Ended {
-    Released,
-    Lost(Lost),
 }
 
 impl Hold {
@@ -99,22 +92,13 @@ impl Hold {
 
     /// Whether the hold is valid at a moment that is now.
     fn is_valid_at(&self, now: Instant) -> bool {
-        let mut until = self.deadline.load(Ordering::Acquire);
-        loop {
-            if is_over(until) {
-                return false;
+        let expired = |until: u64| (!is_over(until) && until <= now.as_nanos()).then_some(LOST);
+        match self.deadline.fetch_update(Ordering::AcqRel, Ordering::Acquire, expired) {
+            Ok(_) => {
+                self.tell(Some(self.expiry_reason()));
+                false
             }
-            if now.as_nanos() < until {
-                return true;
-            }
-            match self.deadline.compare_exchange(until, LOST, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => {
-                    self.tell(Some(self.expiry_reason()));
-                    return false;
-                }
-                // A renewal or the end came in between. A renewal may be too late itself.
-                Err(now) => until = now,
-            }
+            Err(until) => !is_over(until),
         }
     }
 
@@ -141,18 +125,9 @@ impl Hold {
     /// Moves the deadline. False if the hold is over, also if only now.
     pub(crate) fn extend(&self, deadline: Instant) -> bool {
         self.overdue.store(false, Ordering::Relaxed);
-        let mut until = self.deadline.load(Ordering::Acquire);
-        loop {
-            if is_over(until) || !self.is_valid() {
-                return false;
-            }
-            // Replies may come in another order than the requests went out.
-            let later = until.max(deadline.as_nanos());
-            match self.deadline.compare_exchange(until, later, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return true,
-                Err(now) => until = now,
-            }
-        }
+        // Replies may come in another order than the requests went out.
+        let later = |until: u64| (!is_over(until)).then(|| until.max(deadline.as_nanos()));
+        self.is_valid() && self.deadline.fetch_update(Ordering::AcqRel, Ordering::Acquire, later).is_ok()
     }
 
     /// A renewal failed or got no answer.
@@ -165,32 +140,22 @@ impl Hold {
         self.end(LOST, Some(reason))
     }
 
-    /// Ends the hold as given back; false if it had ended before.
-    pub(crate) fn give_back(&self) -> bool {
-        self.mark_released(self.clock.now())
-    }
-
-    /// The same for one who knows the time.
+    /// Ends the hold as given back at a moment that is now; false if it had ended before.
     pub(crate) fn mark_released(&self, now: Instant) -> bool {
         // A deadline that has passed unseen is a loss, not a release.
         self.is_valid_at(now) && self.end(RELEASED, None)
     }
 
     fn end(&self, word: u64, reason: Option<LostReason>) -> bool {
-        let mut until = self.deadline.load(Ordering::Acquire);
-        while !is_over(until) {
-            match self.deadline.compare_exchange(until, word, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => {
-                    self.tell(reason);
-                    return true;
-                }
-                Err(now) => until = now,
-            }
+        let end = |until: u64| (!is_over(until)).then_some(word);
+        let ended = self.deadline.fetch_update(Ordering::AcqRel, Ordering::Acquire, end).is_ok();
+        if ended {
+            self.tell(reason);
         }
-        false
+        ended
     }
 
-    /// Tells those who wait for the end. Called once, by who has moved the word.
+    /// Tells the waiters for the end. Called once, after the word has moved.
     fn tell(&self, lost: Option<LostReason>) {
         if let Some(reason) = lost {
             let first = self.lost.set(self.loss(reason)).is_ok();
@@ -223,22 +188,56 @@ impl Hold {
         self.lost.get().cloned().unwrap_or_else(|| self.loss(self.expiry_reason()))
     }
 
-    /// Resolves when the hold is over.
-    pub(crate) async fn wait_for_end(&self) -> Ended {
+    /// Resolves when the hold is over: with `Some` when it was lost, with `None` when it was released.
+    pub(crate) async fn wait_for_end(&self) -> Option<Lost> {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
             // Also notices a deadline that the keeper has not come to yet.
             if !self.is_valid() {
                 if self.is_released() {
-                    return Ended::Released;
+                    return None;
                 }
                 if let Some(lost) = self.lost.get() {
-                    return Ended::Lost(lost.clone());
+                    return Some(lost.clone());
                 }
             }
             changed.await;
         }
+    }
+}
+
+/// A view of a hold that does not keep it: for the task that must stop when the lock is lost.
+#[derive(Debug, Clone)]
+pub struct Watcher {
+    pub(super) hold: Arc<Hold>,
+}
+
+impl Watcher {
+    /// The name.
+    #[must_use]
+    pub fn resource(&self) -> &Resource {
+        &self.hold.claim.resource
+    }
+
+    /// As [`Guard::token`](crate::Guard::token).
+    #[must_use]
+    pub fn token(&self) -> Token {
+        self.hold.token
+    }
+
+    /// As [`Guard::is_valid`](crate::Guard::is_valid); false also after a regular release.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.hold.is_valid()
+    }
+
+    /// Resolves when the hold is over: with `Some` when it was lost, with `None` when it was given back.
+    ///
+    /// # Cancel safety
+    /// Safe: nothing is missed.
+    pub async fn ended(&self) -> Option<Lost> {
+        self.hold.wait_for_end().await
     }
 }
 

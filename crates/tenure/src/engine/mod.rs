@@ -1,8 +1,8 @@
 //! The engine: one way to acquire, keep, hand over and lose a hold, under all primitives and over all stores.
 //!
-//! It owns time. [`acquire`] asks, waits and asks again; [`turnstile`] lets one task of this process ask for a name at a time;
-//! a grant becomes a [`hold`], whose one word says until when it is valid; [`keeper`] renews, gives back and knows a loss by its
-//! deadline; [`guard`] is what the user has of it, and [`owner`] who re-enters it.
+//! It owns time. [`acquire`] asks, waits and asks again. [`turnstile`] lets one task of this process ask for a name at a time.
+//! A grant becomes a [`hold`], whose one word says until when it is valid. [`keeper`] renews, releases and declares a loss by the
+//! deadline. [`guard`] is what the user has of a hold, and [`owner`] re-enters it.
 
 pub(crate) mod acquire;
 pub(crate) mod background;
@@ -63,7 +63,7 @@ pub(crate) struct Engine {
     pub(crate) keeper: Keeper,
     pub(crate) background: Background,
     closed: AtomicBool,
-    /// How closing ended, once it has: everybody who closes waits for it.
+    /// How closing ended, once it has. All who close wait for it.
     ended: watch::Sender<Option<Result<()>>>,
     acquiring: UnderWay,
     /// Which store this is, where a URL has said so.
@@ -78,12 +78,12 @@ pub(crate) struct Engine {
 /// Counts an acquisition under way, so that closing can wait for it.
 pub(crate) struct Acquiring {
     engine: Arc<Engine>,
-    /// Whether its caller waits: not before it has its place in the process's queue, and not after it was answered.
+    /// Whether its caller waits: not before it is in the process's queue, and not after the answer.
     waiting: Option<bool>,
 }
 
 impl Acquiring {
-    /// It has its place.
+    /// It is in the queue.
     fn waits(&mut self) {
         self.waiting = Some(true);
         self.engine.settings.counters.waiting.up();
@@ -106,7 +106,7 @@ impl Drop for Acquiring {
     }
 }
 
-/// Closes a locker, and says so to those who wait also if the runtime ends under it.
+/// Closes a locker. The waiters for that are told also if the runtime ends under it.
 struct Closing(Arc<Engine>);
 
 impl Drop for Closing {
@@ -241,7 +241,7 @@ impl Engine {
             return Err(Error::Closed);
         }
         let background = self.background.clone();
-        // Who asks may go, but what was done is told.
+        // The audit event comes even if the caller has gone.
         let work = |desk: Desk<Result<Option<Broken>>>| async move {
             let Settings { backend, timeout, .. } = &engine.settings;
             let broken = bounded(*timeout, &**backend, "breaking", backend.break_hold(&resource)).await;
@@ -252,7 +252,7 @@ impl Engine {
         Driven::new(&background, work).await.unwrap_or(Err(Error::Closed))
     }
 
-    /// Gives back everything and ends the background work. All who close are answered when it is done.
+    /// Releases everything and ends the background work. All who close are answered when it is done.
     pub(crate) async fn close(self: &Arc<Self>) -> Result<()> {
         let mut ended = self.ended.subscribe();
         if !self.closed.swap(true, Ordering::AcqRel) {

@@ -45,16 +45,30 @@ type Key = (ClientId, Resource);
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     noted: Mutex<Noted>,
-    /// Whose call acquires, or changes what is noted. A hold that is noted is entered without it.
+    /// Held by the call that acquires, or changes what is noted. A noted hold is entered without it.
     acquiring: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 struct Noted {
     held: Weak<Held>,
-    /// Whether the owner may re-enter it. Read first: who only looks must not keep a hold, not even for a moment, or its release
-    /// would take it for another guard.
+    /// Whether the owner may re-enter it. Read first: a look must not keep the hold even for a moment, or its release would take that
+    /// for another guard.
     open: Arc<AtomicBool>,
+}
+
+/// How the owner of a hold re-enters it.
+pub(crate) struct Reentry {
+    /// Where its owner finds it.
+    pub(super) slot: Arc<Slot>,
+    /// Whether its owner may re-enter it: not once it has gone to another thread.
+    pub(super) open: Arc<AtomicBool>,
+}
+
+impl Reentry {
+    pub(super) fn by(slot: &Arc<Slot>) -> Self {
+        Self { slot: Arc::clone(slot), open: Arc::new(AtomicBool::new(true)) }
+    }
 }
 
 impl Owner {
@@ -102,23 +116,23 @@ impl Slot {
         }
     }
 
-    /// Who has the right to acquire looks again: the one before may have noted a hold.
+    /// Looks again with the right to acquire: the call before may have noted a hold.
     fn first<'a>(&'a self, acquiring: tokio::sync::MutexGuard<'a, ()>) -> Result<Entered<'a>> {
         Ok(match self.again()? {
             Some(guard) => Entered::Again(guard),
-            None => Entered::First(Place { slot: self, _acquiring: acquiring }),
+            None => Entered::First(SlotLock { slot: self, _acquiring: acquiring }),
         })
     }
 
-    /// The place to note another hold, whatever is noted there.
-    pub(crate) async fn place(&self) -> Place<'_> {
-        Place { slot: self, _acquiring: self.acquiring.lock().await }
+    /// The right to note another hold, whatever is noted.
+    pub(crate) async fn lock(&self) -> SlotLock<'_> {
+        SlotLock { slot: self, _acquiring: self.acquiring.lock().await }
     }
 
     /// Enters the hold that is noted, if there is one.
     fn again(&self) -> Result<Option<Guard>> {
         let held = self.noted().enter();
-        let Some(guard) = held.map(Guard::from_shared) else { return Ok(None) };
+        let Some(guard) = held.map(Guard::new) else { return Ok(None) };
         // Entering a hold that is lost would look like a lock and be none.
         guard.check().map_err(Error::Lost)?;
         Ok(Some(guard))
@@ -139,17 +153,18 @@ impl Noted {
 pub(crate) enum Entered<'a> {
     /// Its own hold.
     Again(Guard),
-    /// No hold; the place to note one.
-    First(Place<'a>),
+    /// No hold; the right to note one.
+    First(SlotLock<'a>),
 }
 
-pub(crate) struct Place<'a> {
+/// The right to note a hold in a slot.
+pub(crate) struct SlotLock<'a> {
     slot: &'a Slot,
     _acquiring: tokio::sync::MutexGuard<'a, ()>,
 }
 
-impl Place<'_> {
-    /// Lets nobody enter the hold of this guard any more. False if others have.
+impl SlotLock<'_> {
+    /// Ends re-entry of this guard's hold. False if other guards share it.
     pub(crate) fn close(&self, guard: &Guard) -> bool {
         // Others enter under the same lock.
         let mut noted = self.slot.noted();
@@ -160,7 +175,7 @@ impl Place<'_> {
         alone
     }
 
-    /// Notes a hold in the slot that this is the place of.
+    /// Notes a hold in this slot.
     pub(crate) fn note(self, slot: &Arc<Slot>, guard: &Guard) {
         let open = guard.shared().noted_in(slot);
         *self.slot.noted() = Noted { held: Arc::downgrade(guard.shared()), open };

@@ -18,37 +18,37 @@ use crate::engine::guard::Held;
 use crate::engine::hold::Terms;
 use crate::error::Error;
 
-/// Whoever has both locks has taken this one before that of a lane.
+/// Its lock is taken before that of a lane.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Turnstile(Arc<Mutex<Lanes>>);
 
 #[derive(Debug, Default)]
 struct Lanes {
     open: HashMap<Gate, Arc<Mutex<Lane>>>,
-    /// What was taken at gates that nobody of this process stands at now, but did a moment ago.
+    /// What was taken a moment ago at gates that have no lane now.
     taken: HashMap<Gate, Taken>,
 }
 
-/// A gate at which somebody of this process holds or asks.
+/// A gate at which a task of this process holds or asks.
 #[derive(Debug)]
 struct Lane {
     waiting: VecDeque<Waiter>,
-    /// What the store answered the one who asks, if that was an error: then nobody knows that the lock is busy.
+    /// The store's last answer, if it was an error: then the lock is not known to be busy.
     trouble: Option<Error>,
-    /// What the store answered last, if it has and that still holds.
+    /// The store's last answer, if that still holds.
     last: Option<Heard>,
-    /// How many had come when the last hold of this process was given back, and until when it counts that they know of it.
+    /// How many had come when the last hold of this process was released, and until when that counts as busy for them.
     gave_back: Option<(u64, Instant)>,
     /// How many have come to wait so far.
     arrivals: u64,
-    /// So many of them had come before the store was asked and said that it is busy.
+    /// How many of them had come before the question that the store answered with busy.
     refused: u64,
     taken: Taken,
     /// Whether other processes have been seen to want it.
     contended: bool,
-    /// Tells the one who asks that somebody has come, where that is a reason to ask again.
+    /// Tells the asking task of a newcomer, where that is a reason to ask again.
     came: Option<Arc<Notify>>,
-    /// Until when the one who asks leaves the lock to others, and how it is told that this is too long.
+    /// Until when the asking task leaves the lock to others, and what tells it that this is too long.
     resting: Option<(Instant, Arc<Notify>)>,
 }
 
@@ -86,20 +86,20 @@ pub(crate) struct Waiter {
     pub(crate) pass: oneshot::Sender<Pass>,
 }
 
-/// What is known to one who leaves without an answer of its own.
+/// What is known to a task that leaves without an answer of its own.
 #[derive(Debug)]
 pub(crate) enum Standing {
-    /// Somebody else has it.
+    /// Another client or task has it.
     Busy,
-    /// A task of this process had it when this one came, and has given it back only now: until then it counts as busy.
+    /// A task of this process had it when this one came, and has just released it: until then it counts as busy.
     WasBusy(Instant),
-    /// The store has not said so to anybody here.
+    /// The store has told no task of this process.
     Unknown,
     /// The store cannot tell.
     Trouble(Error),
 }
 
-/// What the one who waits is given.
+/// What a waiter is given.
 pub(crate) enum Pass {
     /// The right to ask the store.
     Turn(Turn),
@@ -111,30 +111,27 @@ pub(crate) enum Pass {
 
 impl std::fmt::Debug for Pass {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Turn(_) => "Turn",
-            Self::Held(_) => "Held",
-            Self::Done(_) => "Done",
-        })
+        f.write_str("Pass")
     }
 }
 
-pub(crate) enum Entry {
+/// What a task that waits is given at once.
+pub(crate) enum Admission {
     Now(Turn),
     Later { arrival: u64, pass: oneshot::Receiver<Pass> },
 }
 
-/// What one finds who does not wait.
+/// What a task that does not wait is given.
 pub(crate) enum Tried {
     Turn(Turn),
-    /// The one who has the turn leaves the lock to others for now: it is no answer to this one, who may ask beside it.
-    Alone,
+    /// The task that has the turn leaves the lock to other processes for now. This one may ask beside it.
+    Beside,
     Taken,
 }
 
 impl Turnstile {
-    /// Takes the turn, or a place in line, for one who waits so long.
-    pub(crate) fn enter(&self, gate: &Gate, terms: &Terms, wait: impl FnOnce() -> Duration) -> Entry {
+    /// Takes the turn, or a position in the queue, for a task that waits so long.
+    pub(crate) fn enter(&self, gate: &Gate, terms: &Terms, wait: impl FnOnce() -> Duration) -> Admission {
         let mut lanes = self.lanes();
         if let Some(lane) = lanes.open.get(gate) {
             let mut locked = locked(lane);
@@ -142,7 +139,7 @@ impl Turnstile {
             let (pass, later) = oneshot::channel();
             let mut left = VecDeque::new();
             if lane.waiting.len() == lane.waiting.capacity() {
-                // Those who left are met again only when the lane moves, which may be never.
+                // Those who left would stay until the lane moves, which may be never.
                 let all = std::mem::take(&mut lane.waiting);
                 (left, lane.waiting) = all.into_iter().partition(|w| w.pass.is_closed());
                 lane.waiting.reserve(lane.waiting.len() + 1);
@@ -161,21 +158,21 @@ impl Turnstile {
             let came = lane.came.clone();
             drop(locked);
             drop(lanes);
-            // Not under the lock: whoever is woken, or was, may drop what takes it.
+            // Not under the lock: a task that is woken may drop what takes it.
             drop(left);
             sooner.into_iter().chain(came).for_each(|one| one.notify_one());
-            return Entry::Later { arrival, pass: later };
+            return Admission::Later { arrival, pass: later };
         }
         let (lane, rests_until) = lanes.begin(gate);
         drop(lanes);
-        Entry::Now(self.turn(gate, lane, rests_until))
+        Admission::Now(self.turn(gate, lane, rests_until))
     }
 
-    /// Takes the turn only if nobody of this process has it.
+    /// Takes the turn only if no task of this process has it.
     pub(crate) fn try_enter(&self, gate: &Gate) -> Tried {
         let mut lanes = self.lanes();
         match lanes.open.get(gate) {
-            Some(lane) if locked(lane).resting.is_some() => Tried::Alone,
+            Some(lane) if locked(lane).resting.is_some() => Tried::Beside,
             Some(_) => Tried::Taken,
             None => {
                 let (lane, _) = lanes.begin(gate);
@@ -193,19 +190,19 @@ impl Turnstile {
         Turn { gate: gate.clone(), stile: self.clone(), lane, rests_until, has_waiters, is_contended }
     }
 
-    /// What one knows who came as this one in the lane and was given no pass.
+    /// What is known to the waiter with this arrival that was given no pass.
     pub(crate) fn standing(&self, gate: &Gate, arrival: u64) -> Standing {
         let lanes = self.lanes();
         match lanes.open.get(gate).map(|lane| locked(lane)).as_deref() {
             Some(Lane { trouble: Some(trouble), .. }) => Standing::Trouble(trouble.clone()),
             Some(lane) if gate.answers_are_shared() && lane.refused < arrival => Standing::Unknown,
-            // One who does not wait is answered by others' asking; a task of this process has it, or is about to.
+            // A task that does not wait has arrival 0, and is answered busy below: another task has the lock, or is about to.
             Some(lane) if arrival > 0 && !gate.answers_are_shared() => match lane.last {
                 None => match lane.gave_back {
                     Some((came, until)) if arrival <= came && Instant::now() < until => Standing::WasBusy(until),
                     _ => Standing::Unknown,
                 },
-                // There may be more for those who come after.
+                // There may be more permits, or room for another reader.
                 Some(Heard::Granted) if gate.is_shared() => Standing::Unknown,
                 Some(_) => Standing::Busy,
             },
@@ -224,8 +221,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Lane {
-    /// The next one in line who still waits, if `fits`. Those who `left` are to be dropped when nothing is locked: a waker of theirs
-    /// may be all that keeps a task, and what it holds.
+    /// The next waiter, if it `fits`. Those who `left` are to be dropped when nothing is locked: a waker may own a task and its guards.
     fn next(&mut self, fits: impl Fn(&Terms) -> bool, left: &mut Vec<Waiter>) -> Option<Waiter> {
         while self.waiting.front().is_some_and(|w| w.pass.is_closed()) {
             left.extend(self.waiting.pop_front());
@@ -235,7 +231,7 @@ impl Lane {
 }
 
 impl Lanes {
-    /// Opens a lane, for one who may have been there a moment ago: others may go first until then.
+    /// Opens a lane. This process may have been there a moment ago: then others go first until the returned moment.
     fn begin(&mut self, gate: &Gate) -> (Arc<Mutex<Lane>>, Option<Instant>) {
         let taken = if self.taken.is_empty() { None } else { self.taken.remove(gate) };
         let taken = taken.filter(Taken::matters).unwrap_or_default();
@@ -244,7 +240,7 @@ impl Lanes {
         (lane, taken.rests_until())
     }
 
-    /// Closes a lane at which nobody stands any more.
+    /// Closes a lane without a turn.
     fn end(&mut self, gate: &Gate, taken: Taken) {
         self.open.remove(gate);
         if taken.matters() {
@@ -268,14 +264,14 @@ mod tests {
         let name = Resource::new("a").expect("a name");
         let (stile, name) = (Turnstile::default(), Gate::new(&name, Mode::Exclusive).expect("a gate"));
         let terms = Terms { lease: Duration::from_secs(30), fixed: false, max_hold: None, note: None };
-        let Entry::Now(turn) = stile.enter(&name, &terms, || Duration::MAX) else { panic!("nobody was there") };
+        let Admission::Now(turn) = stile.enter(&name, &terms, || Duration::MAX) else { panic!("nobody was there") };
         let stays = stile.enter(&name, &terms, || Duration::MAX);
         for _ in 0..10_000 {
             drop(stile.enter(&name, &terms, || Duration::MAX));
         }
-        assert!(turn.waiting() < 10, "{} in line", turn.waiting());
+        assert!(turn.waiting() < 10, "{} in the queue", turn.waiting());
         drop(turn);
-        let Entry::Later { pass: mut stays, .. } = stays else { panic!("it had to wait") };
+        let Admission::Later { pass: mut stays, .. } = stays else { panic!("it had to wait") };
         assert!(matches!(stays.try_recv(), Ok(Pass::Turn(_))));
     }
 }

@@ -156,7 +156,7 @@ impl LockRequest {
         let slot = guard.shared().slot().cloned();
         let place = match &slot {
             Some(slot) => {
-                let place = self.engine.within_or_closed(Patience::Endless, slot.place()).await;
+                let place = self.engine.within_or_closed(Patience::Endless, slot.lock()).await;
                 Some((slot, place.ok_or(Error::Closed)?))
             }
             None => None,
@@ -169,7 +169,7 @@ impl LockRequest {
         }
         // A renewal of the old hold may arrive after the change, and must not shorten the new one.
         request.terms.lease = request.terms.lease.min(guard.lease());
-        request.instead_of = Some(guard);
+        request.converting = Some(guard);
         let guard = self.hold(request).await?.ok_or(Error::Closed)?;
         if let Some((slot, place)) = place {
             place.note(slot, &guard);
@@ -218,7 +218,7 @@ impl LockRequest {
         let note = self.note.as_deref().map(Claim::check_note).transpose()?;
         let lease = engine.capabilities.leases.fit(self.lease)?;
         let terms = Terms { lease, fixed: self.fixed, max_hold: self.max_hold, note };
-        Ok(Request { resource, mode, terms, patience, alone: self.bypass_local_queue, instead_of: None })
+        Ok(Request { resource, mode, terms, patience, bypass_local_queue: self.bypass_local_queue, converting: None })
     }
 }
 

@@ -1,32 +1,41 @@
-//! Calls under way: how they end other than by an answer.
+//! Calls over a link, and how they end: by an answer, or because the link aborts them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
+use redis::{RedisError, Value};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::fault::{Failure, NAME};
-use super::link::Link;
+use super::fault::{Failure, NAME, is_broken};
+use super::link::{Link, Live};
+use super::question::{Question, Tracking};
 use super::shared::lock;
 use crate::error::{Error, Fault};
 
 /// A server that has not answered for this long is not just slow.
 const HICCUP: Duration = Duration::from_millis(200);
 
-/// Tells all who wait for an answer that none is coming that could be believed.
+/// What a server said, and over which connection.
+pub(super) struct Answer {
+    pub(super) value: Value,
+    pub(super) live: Arc<Live>,
+    pub(super) tracking: Tracking,
+}
+
+/// Tells all calls of a link that no answer is coming that could be believed.
 ///
-/// Whoever waits over a connection is told by its end, and so costs nothing to tell; whoever has none yet, by the bell.
+/// Calls over a connection are told by its end, which costs them nothing; calls that have none yet, by the bell.
 #[derive(Default)]
-pub(super) struct Over {
+pub(super) struct Aborted {
     flag: AtomicBool,
     bell: Notify,
     drivers: Mutex<Vec<AbortHandle>>,
 }
 
-impl Over {
-    pub(super) fn set(&self) {
+impl Aborted {
+    fn set(&self) {
         self.flag.store(true, Ordering::Release);
         self.bell.notify_waiters();
         lock(&self.drivers).drain(..).for_each(|driver| driver.abort());
@@ -52,81 +61,129 @@ impl Over {
     }
 }
 
-impl Link {
-    /// Sees a call to its end, unless the link ends all calls before: then no answer is believed, as it may be another's.
-    pub(super) async fn until_over<T>(&self, doing: &str, call: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-        let over = self.over();
-        let answer = tokio::select! {
-            biased;
-            () = over.wait() => return Err(given_up(doing)),
-            answer = call => answer,
-        };
-        if over.is_set() { Err(given_up(doing)) } else { answer }
-    }
-
-    /// Believes no answer that is still to come over the connections that end with this, and uses none of them.
-    pub(super) fn abandon(&self, over: &Arc<Over>) {
-        self.renew_over(over);
-        over.set();
-        let mut live = self.live();
-        if live.as_ref().is_some_and(|live| Arc::ptr_eq(&live.over, over)) {
-            *live = None;
-        }
-    }
-
-    /// Ends the connection, and the calls under way.
-    pub(super) fn give_up(&self) {
-        self.abandon(&self.over());
-    }
-}
-
+/// The failure of a call that was aborted.
 pub(super) fn given_up(doing: &str) -> Failure {
     let detail = "the connection was given up before the answer";
     Failure::lost(Error::unavailable(NAME, doing, Fault::Connection, detail))
 }
 
-/// A call under way. One that is dropped was cut off for taking too long: its connection may be half open.
-pub(super) struct Flight<'a> {
-    link: &'a Link,
-    id: u64,
-    took_off: Instant,
-    landed: bool,
-}
-
-impl<'a> Flight<'a> {
-    pub(super) fn new(link: &'a Link, id: u64) -> Self {
-        Self { link, id, took_off: Instant::now(), landed: false }
+impl Link {
+    /// Asks once. With `asking`, also for a slot that has yet to arrive at this server.
+    pub(super) async fn ask(&self, question: Question<'_>, asking: bool) -> Result<Answer, Failure> {
+        // All in one function: the future of most calls stays small.
+        let doing = question.doing;
+        let live = self.live().clone();
+        let live = match live {
+            Some(live) => live,
+            None => Box::pin(self.unless_aborted(doing, self.connected())).await?,
+        };
+        let call = InFlightCall::new(self, live.id);
+        let answer = question.send(&live.connection, asking).await;
+        call.complete();
+        // After an abort no answer is believed: it may be that of another call.
+        if live.aborted.is_set() {
+            return Err(given_up(doing));
+        }
+        let (value, tracking) = answer.map_err(|e| self.broken(doing, live.id, &e))?;
+        if tracking == Tracking::Refused {
+            // The next connection finds out how else waiters are woken.
+            self.discard(live.id);
+        }
+        if let Value::Push { .. } = value {
+            self.abort(&live.aborted);
+            return Err(given_up(doing));
+        }
+        Ok(Answer { value, live, tracking })
     }
 
-    pub(super) fn land(mut self) {
-        self.landed = true;
-        // Most find it so, and need not write what all share.
+    /// The failure of a call. A connection that broke is used no more.
+    pub(super) fn broken(&self, doing: &str, id: u64, error: &RedisError) -> Failure {
+        if is_broken(error) {
+            self.discard(id);
+        }
+        Failure::of(doing, error)
+    }
+
+    /// Sees a call to its end, unless the link aborts it.
+    pub(super) async fn unless_aborted<T>(
+        &self,
+        doing: &str,
+        call: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let aborted = self.generation();
+        let answer = tokio::select! {
+            biased;
+            () = aborted.wait() => return Err(given_up(doing)),
+            answer = call => answer,
+        };
+        if aborted.is_set() { Err(given_up(doing)) } else { answer }
+    }
+
+    /// What aborts the calls of this moment.
+    pub(super) fn generation(&self) -> Arc<Aborted> {
+        Arc::clone(&lock(&self.generation))
+    }
+
+    /// Ends the connections and calls of this generation. Those to come belong to the next one.
+    pub(super) fn abort(&self, generation: &Arc<Aborted>) {
+        let mut present = lock(&self.generation);
+        if Arc::ptr_eq(&present, generation) {
+            *present = Arc::default();
+        }
+        drop(present);
+        generation.set();
+        let mut live = self.live();
+        if live.as_ref().is_some_and(|live| Arc::ptr_eq(&live.aborted, generation)) {
+            *live = None;
+        }
+    }
+
+    /// Ends the connection and the calls under way.
+    pub(super) fn abort_all(&self) {
+        self.abort(&self.generation());
+    }
+
+    /// A connection was given up. The router looks for the next one: waiters hear nothing without one, and may not call for a while.
+    pub(super) fn lost_touch(&self) {
+        let router = self.shared.router.get().and_then(Weak::upgrade);
+        if let (Some(router), Some(link)) = (router, self.me.upgrade()) {
+            router.lost_touch(&link);
+        }
+    }
+}
+
+/// A call under way. One that is dropped took too long: its connection may be half open.
+pub(super) struct InFlightCall<'a> {
+    link: &'a Link,
+    id: u64,
+    began: Instant,
+    completed: bool,
+}
+
+impl<'a> InFlightCall<'a> {
+    pub(super) fn new(link: &'a Link, id: u64) -> Self {
+        Self { link, id, began: Instant::now(), completed: false }
+    }
+
+    pub(super) fn complete(mut self) {
+        self.completed = true;
+        // Read first: most calls need not write what all share.
         if self.link.cut_off.load(Ordering::Relaxed) > 0 {
             self.link.cut_off.store(0, Ordering::Relaxed);
         }
     }
 }
 
-impl Drop for Flight<'_> {
+impl Drop for InFlightCall<'_> {
     fn drop(&mut self) {
-        if self.landed {
+        if self.completed {
             return;
         }
         // A short lease cuts calls off after a few milliseconds: once may be a hiccup, twice in a row is not.
         let again = self.link.cut_off.fetch_add(1, Ordering::Relaxed) > 0;
-        if again || self.took_off.elapsed() >= HICCUP {
+        if again || self.began.elapsed() >= HICCUP {
             self.link.discard(self.id);
             self.link.lost_touch();
-        }
-    }
-}
-
-impl Link {
-    /// A connection was given up. Nobody may call again for a while, and those who wait hear nothing without one.
-    pub(super) fn lost_touch(&self) {
-        let router = self.shared.router.get().and_then(Weak::upgrade);
-        if let (Some(router), Some(link)) = (router, self.me.upgrade()) {
-            router.lost_touch(&link);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The subscriptions of a link: to be woken where there is no tracking, and to be seen by those who ask who waits.
+//! The subscriptions of a link: they wake waiters where there is no tracking, and show `inspect` who waits.
 //!
-//! Plain channels share the connection of commands. Those of a cluster's shards must not: when a slot moves away, the server says
-//! `sunsubscribe` unasked, which redis-rs takes for the answer to the oldest call under way, so that every later answer would
-//! belong to another call. On a connection of their own that costs a subscription at most, and that is made anew.
+//! Plain channels share the connection of commands. Channels of a cluster's shards must not: when a slot moves away, the server sends
+//! an unasked `sunsubscribe`. redis-rs takes it for the answer to the oldest call under way, and every later answer would be that of
+//! another call. On a connection of their own that costs one subscription, which is made anew.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use redis::{PushInfo, PushKind, RedisResult, Value, cmd};
 
 use super::connection::Connection;
 use super::fault::{Failure, NAME, is_broken};
-use super::keys::is_place;
+use super::keys::is_owned;
 use super::link::Link;
 use super::reply::text;
 use super::shared::Wake;
@@ -31,8 +31,8 @@ pub(super) struct Channels {
     channels: HashSet<String>,
     /// The connection for a shard's channels, while there are any.
     own: Option<Connection>,
-    /// Which connection there was for commands when that was made. They have one way: nothing is sent over this one by which it
-    /// could be known to be dead, but if the other was, so is this.
+    /// The connection for commands when that was made. Nothing is sent over the own one that could show that it is dead; but if the other
+    /// one died, so did this.
     beside: u64,
 }
 
@@ -54,24 +54,24 @@ impl Link {
             },
             PushKind::Message | PushKind::SMessage => {
                 let channel = push.data.first().and_then(text);
-                // With tracking the same release has been told already; a subscription there only makes us visible, but for
-                // one who has a channel for itself.
-                let news = |channel: &&str| self.wake() == Some(Wake::PubSub) || is_place(channel);
+                // With tracking the same release was pushed already, and a subscription only makes us visible. Not so for a channel of
+                // one owner.
+                let news = |channel: &&str| self.wake() == Some(Wake::PubSub) || is_owned(channel);
                 channel.filter(news).into_iter().for_each(|channel| hub.fire(channel));
             }
             PushKind::Disconnection => {
                 self.discard(id);
                 // With all the time that it takes: a renewal of a short lease has less.
                 self.lost_touch();
-                // Those who wait ask again, and so connect again, each with its own back-off.
+                // Waiters ask again, and so connect again, each with its own back-off.
                 hub.fire_all();
             }
             _ => {}
         }
     }
 
-    /// Subscribes to a channel that somebody listens to. True if it was not before. To be run by itself: whoever is cut off
-    /// half-way leaves a subscription behind that nobody knows of.
+    /// Subscribes to a channel that has listeners. True if it was not before. To be spawned: a caller that leaves half-way would leave an
+    /// unknown subscription.
     pub(super) async fn subscribe(&self, channel: &str) -> Result<bool> {
         let mut channels = self.channels.lock().await;
         if !self.shared.hub.listens(channel) {
@@ -101,7 +101,7 @@ impl Link {
         Ok(true)
     }
 
-    /// Nobody knows what the server has heard over this connection: with its end the server forgets it all.
+    /// The subscriptions of this connection are unknown: with its end the server forgets them.
     fn start_afresh(&self, channels: &mut Channels) {
         if channels.own.is_none() {
             self.discard(channels.id);
@@ -110,7 +110,7 @@ impl Link {
         self.forget(channels);
     }
 
-    /// Whoever listens to these channels asks again, and so is heard again.
+    /// The listeners of these channels ask again, and so subscribe again.
     fn forget(&self, channels: &mut Channels) {
         let lost = std::mem::take(channels);
         lost.channels.iter().for_each(|channel| self.shared.hub.fire(channel));
@@ -172,17 +172,17 @@ impl Link {
     /// Notes that an owner was told "busy" here and will wait; says how long it may do so before it asks again.
     pub(super) fn waits(self: &Arc<Self>, channel: &str, claim: &Claim, wake: Wake) -> Duration {
         let soon = 2 * VISIBLE_AFTER;
-        // Who does not listen has nothing that would forget it again.
+        // Without a listener the wait would never be removed.
         if !self.shared.hub.listens(channel) {
             return soon;
         }
         let lasts = self.shared.waits_since(channel, claim.owner) >= VISIBLE_AFTER;
-        // Of a place in line nothing but a message tells.
+        // A position in a fair queue is told by messages alone.
         let by_message = wake == Wake::PubSub || claim.mode == Mode::Fair;
         let subscribed = self.is_subscribed(channel);
         if !subscribed && (lasts || by_message) {
             let (link, channel) = (Arc::clone(self), channel.to_owned());
-            // Nobody needs to wait for this.
+            // Spawned: no caller waits for this.
             self.shared.runtime.spawn(async move {
                 match link.subscribe(&channel).await {
                     // It was not listening here when it asked: the connection is new, or the name has moved to this server.
@@ -194,7 +194,7 @@ impl Link {
                 link.shared.hub.fire(&channel);
             });
         }
-        // Who is woken by messages hears nothing until it is subscribed.
+        // A waiter for messages hears nothing until it is subscribed.
         let told = subscribed || !by_message;
         if told && (lasts || claim.mode == Mode::Fair) { 10 * VISIBLE_AFTER } else { soon }
     }
@@ -212,7 +212,7 @@ impl Link {
         let channel = channel.to_owned();
         self.shared.runtime.spawn(async move {
             let mut channels = link.channels.lock().await;
-            // Somebody may have begun to listen again.
+            // There may be a listener again.
             if link.shared.hub.listens(&channel) || !channels.channels.remove(&channel) {
                 return;
             }

@@ -5,7 +5,6 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
-use async_trait::async_trait;
 use redis::cmd;
 use tokio::sync::{mpsc, oneshot};
 use tracing::debug;
@@ -16,15 +15,14 @@ use super::link::{Link, Place};
 use super::map::{Map, Node};
 use super::question::Question;
 use super::reply::{text, unexpected};
-use super::rounds::Rounds;
-use super::route::{Hop, Route};
+use super::route::Hop;
 use super::shared::{Shared, lock};
-use super::slots::{Address, Range, ranges, redirected, slot_of, slot_of_name};
+use super::single_flight::SingleFlight;
+use super::slots::{Address, Range, ranges, redirected};
 use super::url::refuse;
 use crate::error::{Error, Fault, Result};
-use crate::name::Resource;
 
-/// How many servers are asked at once who has which slot: one of them may hang.
+/// How many servers are asked for the slots at once: one of them may hang.
 const ASKED_AT_ONCE: usize = 3;
 
 #[derive(Debug)]
@@ -36,7 +34,7 @@ pub(super) struct Cluster {
     seeds: Vec<Node>,
     shared: Arc<Shared>,
     map: Mutex<Map>,
-    refreshes: Rounds<()>,
+    refreshes: SingleFlight<()>,
 }
 
 impl Cluster {
@@ -50,7 +48,7 @@ impl Cluster {
             seeds,
             shared: Arc::clone(shared),
             map: Mutex::default(),
-            refreshes: Rounds::default(),
+            refreshes: SingleFlight::default(),
         });
         cluster.refresh().await?;
         Ok(cluster)
@@ -63,7 +61,7 @@ impl Cluster {
         ask.arg("SHARDNUMSUB").arg("0");
         let mut trouble = unexpected(doing);
         for link in self.servers() {
-            match tokio::time::timeout(self.shared.timeout, link.ask(doing, Question::Command(&ask), false)).await {
+            match tokio::time::timeout(self.shared.timeout, link.ask(Question::command(doing, &ask), false)).await {
                 Ok(Ok(_)) => return Ok(true),
                 Ok(Err(failure)) if failure.error.is_transient() => trouble = failure.error,
                 Ok(Err(_)) => return Ok(false),
@@ -73,8 +71,7 @@ impl Cluster {
         Err(trouble)
     }
 
-    /// Learns from any of the servers who has which slot. In the background: others share it, and must not wait for a caller that
-    /// stands still.
+    /// Learns the owners of the slots from any server. Spawned: others share the run, and must not wait for a caller that stands still.
     async fn refresh(&self) -> Result<()> {
         let Some(me) = self.me.upgrade() else { return Err(Error::Closed) };
         let (answer, refreshed) = oneshot::channel();
@@ -94,14 +91,14 @@ impl Cluster {
         Err(trouble.unwrap_or_else(none))
     }
 
-    /// Who can be asked, the most promising first; at random among equals, so that nobody is everybody's first.
+    /// The servers that can be asked, the most promising first; at random among equals, which spreads the load.
     fn candidates(&self) -> Vec<Node> {
         let map = lock(&self.map);
         let rank = |node: &Node| (map.suspects.contains_key(&node.address), !node.link.is_live());
         let mut nodes = map.nodes.clone();
         nodes.sort_by_cached_key(|node| (rank(node), getrandom::u32().unwrap_or_default()));
-        // Those of the URL last: what is known now is later news. But if nobody that is known is heard of, one of them is among the first:
-        // all may have moved, and their old addresses may hang and not refuse.
+        // Those of the URL last: the map is newer. But if no known server works, one of them comes first: all may have moved, and their
+        // old addresses may hang.
         let mut seeds: Vec<_> =
             self.seeds.iter().filter(|seed| !map.nodes.iter().any(|node| node.address == seed.address)).cloned().collect();
         let is_heard_of = nodes.iter().any(|node| rank(node) == (false, false));
@@ -113,7 +110,7 @@ impl Cluster {
         nodes
     }
 
-    /// The first answer of several servers. The others are let finish: a call that is cut off would cost a connection.
+    /// The first answer of several servers. The other calls go on: one that is cut off would cost a connection.
     async fn first_view(&self, nodes: &[Node]) -> Result<Vec<Range>> {
         let (answer, mut answers) = mpsc::unbounded_channel();
         for node in nodes {
@@ -139,7 +136,7 @@ impl Cluster {
         })
     }
 
-    /// Takes over what a server said. Those who wait ask again if a slot has another server now.
+    /// Takes over what a server said. Waiters ask again if a slot has another owner now.
     fn adopt(&self, view: &[Range]) -> Result<()> {
         let mut map = lock(&self.map);
         let known: Vec<&Node> = map.nodes.iter().chain(&self.seeds).collect();
@@ -148,8 +145,8 @@ impl Cluster {
         let replaced = new.inherit_suspects(&map);
         *map = new;
         drop(map);
-        // What is under way to a server that hangs is asked of its successor; one that answers says itself who that is.
-        replaced.iter().for_each(|link| link.give_up());
+        // Calls to a server that hangs are asked of its successor; a server that answers redirects them itself.
+        replaced.iter().for_each(|link| link.abort_all());
         if changed > 0 {
             debug!(changed, "slots have other servers now");
             self.shared.hub.fire_all();
@@ -157,8 +154,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Holds something against a server.
-    fn note(&self, link: &Arc<Link>, lost: bool) {
+    /// Marks a server as slow, or as lost.
+    pub(super) fn suspect(&self, link: &Arc<Link>, lost: bool) {
         let mut map = lock(&self.map);
         let Some(address) = map.nodes.iter().find(|node| Arc::ptr_eq(&node.link, link)).map(|node| node.address.clone()) else {
             return;
@@ -171,10 +168,10 @@ impl Cluster {
     async fn look_at(&self, node: &Node) {
         let mut info = cmd("CLUSTER");
         info.arg("INFO");
-        let look = node.link.ask("asking how the cluster is", Question::Command(&info), false);
+        let look = node.link.ask(Question::command("asking how the cluster is", &info), false);
         let answer = tokio::time::timeout(self.shared.timeout, look).await;
         let serves = matches!(&answer, Ok(Ok(answer)) if text(&answer.value).is_some_and(|s| s.contains("cluster_state:ok")));
-        // It may have come over a connection that was given up meanwhile: without another one, those who wait would hear nothing.
+        // The answer may be from a connection that was given up meanwhile: without another one, waiters would hear nothing.
         let serves = serves && matches!(tokio::time::timeout(self.shared.timeout, node.link.connect()).await, Ok(Ok(_)));
         let mut map = lock(&self.map);
         if !serves {
@@ -190,67 +187,37 @@ impl Cluster {
         }
     }
 
-    fn owner(&self, slot: u16) -> Option<Arc<Link>> {
-        lock(&self.map).owner(slot).map(|node| Arc::clone(&node.link))
-    }
-
     /// The link to the server that another one has named.
     fn named(&self, named: &str, by: &Arc<Link>, owns: Option<u16>) -> Option<Arc<Link>> {
         let mut map = lock(&self.map);
-        // One that has just left the cluster still names others.
+        // A server that has just left the cluster still redirects.
         let by = map.nodes.iter().chain(&self.seeds).find(|node| Arc::ptr_eq(&node.link, by)).map(|node| node.address.clone());
         let address = redirected(named, &by.unwrap_or_default()).filter(|(host, _)| !host.is_empty())?;
         Some(map.learn(&address, owns, |address| node(&self.dial, address, &self.shared)).ok()?.link)
     }
-}
 
-fn node(dial: &Dial, address: &Address, shared: &Arc<Shared>) -> Node {
-    Node { address: address.clone(), link: Link::new(Place::Fixed(dial.server(address)), shared) }
-}
+    /// The owner of a slot, by what is known.
+    pub(super) fn owner(&self, slot: u16) -> Option<Arc<Link>> {
+        lock(&self.map).owner(slot).map(|node| Arc::clone(&node.link))
+    }
 
-/// Who has which slot, by a server's word.
-async fn view_of(node: &Node, doing: &str) -> Result<Vec<Range>, Failure> {
-    let mut slots = cmd("CLUSTER");
-    slots.arg("SLOTS");
-    let answer = node.link.ask(doing, Question::Command(&slots), false).await?;
-    match ranges(&answer.value, &node.address) {
-        Some(view) if view.is_empty() => {
-            let detail = "it knows of no slots: it has not joined the cluster, or has left it";
-            Err(Failure::other(Error::unavailable(NAME, doing, Fault::Connection, detail)))
+    /// The owner of a slot, asked for if need be.
+    pub(super) async fn find_owner(&self, slot: u16) -> Result<Arc<Link>> {
+        if let Some(owner) = self.owner(slot) {
+            return Ok(owner);
         }
-        view => view.ok_or_else(|| Failure::other(unexpected(doing))),
-    }
-}
-
-#[async_trait]
-impl Route for Cluster {
-    fn slot(&self, name: &Resource) -> Result<u16> {
-        slot_of_name(name)
-    }
-
-    fn slot_of_key(&self, key: &str) -> u16 {
-        slot_of(key)
-    }
-
-    fn known_link(&self, slot: u16) -> Option<Arc<Link>> {
-        self.owner(slot)
-    }
-
-    async fn find_link(&self, slot: u16) -> Result<Arc<Link>> {
         self.refresh().await?;
         let detail = format!("no server of the cluster has slot {slot}");
         self.owner(slot).ok_or_else(|| Error::unavailable(NAME, "looking for a server", Fault::Connection, detail))
     }
 
-    fn has_others(&self) -> bool {
-        true
+    /// Whether a server still is the owner of a slot, as far as known.
+    pub(super) fn is_current(&self, slot: u16, link: &Arc<Link>) -> bool {
+        self.owner(slot).is_none_or(|owner| Arc::ptr_eq(&owner, link))
     }
 
-    fn is_current(&self, slot: u16, link: &Arc<Link>) -> bool {
-        lock(&self.map).owner(slot).is_none_or(|owner| Arc::ptr_eq(&owner.link, link))
-    }
-
-    async fn instead(&self, slot: u16, failed: &Arc<Link>, failure: &Failure) -> Option<Hop> {
+    /// Where to ask instead, if the question was put to the wrong server and so not heard.
+    pub(super) async fn instead(&self, slot: u16, failed: &Arc<Link>, failure: &Failure) -> Option<Hop> {
         match &failure.cause {
             Cause::Moved(to) => {
                 let link = self.named(to, failed, Some(slot))?;
@@ -262,9 +229,8 @@ impl Route for Cluster {
             }
             Cause::Ask(to) => Some(Hop { link: self.named(to, failed, None)?, asking: true }),
             Cause::Lost => {
-                self.note(failed, true);
-                // What has become of the question is unknown, and only the engine knows what another answer would mean; but
-                // when it asks again, it should be at the right place.
+                self.suspect(failed, true);
+                // The outcome is unknown, so only the engine may ask again; it should then find the right server.
                 drop(self.refresh().await);
                 None
             }
@@ -272,11 +238,13 @@ impl Route for Cluster {
         }
     }
 
-    fn servers(&self) -> Vec<Arc<Link>> {
+    /// The links to all known servers, the most promising first.
+    pub(super) fn servers(&self) -> Vec<Arc<Link>> {
         self.candidates().into_iter().map(|node| node.link).collect()
     }
 
-    async fn masters(&self) -> Result<Vec<Arc<Link>>> {
+    /// The links to all servers that have slots.
+    pub(super) async fn masters(&self) -> Result<Vec<Arc<Link>>> {
         let masters = || lock(&self.map).owners().map(|node| Arc::clone(&node.link)).collect::<Vec<_>>();
         let known = masters();
         if !known.is_empty() {
@@ -286,11 +254,8 @@ impl Route for Cluster {
         Ok(masters())
     }
 
-    fn suspect(&self, link: &Arc<Link>) {
-        self.note(link, false);
-    }
-
-    async fn mend(&self) -> bool {
+    /// Learns the map and probes all suspects. Whether nothing is broken.
+    pub(super) async fn mend(&self) -> bool {
         if self.refresh().await.is_err() {
             return false;
         }
@@ -301,15 +266,33 @@ impl Route for Cluster {
                 && !std::mem::replace(&mut suspect.asked, true)
             {
                 let node = node.clone();
-                // By itself, and with all the time that a call has: it may be far away.
+                // Spawned, with all the time that a call has: the server may be far away.
                 self.shared.runtime.spawn(async move { me.look_at(&node).await });
             }
         }
         map.is_whole()
     }
 
-    fn close(&self) {
+    pub(super) fn close(&self) {
         let map = std::mem::take(&mut *lock(&self.map));
         map.nodes.iter().chain(&self.seeds).for_each(|node| node.link.close());
+    }
+}
+
+fn node(dial: &Dial, address: &Address, shared: &Arc<Shared>) -> Node {
+    Node { address: address.clone(), link: Link::new(Place::Fixed(dial.server(address)), shared) }
+}
+
+/// The owners of the slots, as one server sees them.
+async fn view_of(node: &Node, doing: &str) -> Result<Vec<Range>, Failure> {
+    let mut slots = cmd("CLUSTER");
+    slots.arg("SLOTS");
+    let answer = node.link.ask(Question::command(doing, &slots), false).await?;
+    match ranges(&answer.value, &node.address) {
+        Some(view) if view.is_empty() => {
+            let detail = "it knows of no slots: it has not joined the cluster, or has left it";
+            Err(Failure::other(Error::unavailable(NAME, doing, Fault::Connection, detail)))
+        }
+        view => view.ok_or_else(|| Failure::other(unexpected(doing))),
     }
 }

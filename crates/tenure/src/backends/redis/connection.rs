@@ -7,12 +7,17 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, RedisConnectionInfo, RedisError, RedisFuture, RedisResult, Value};
+use redis::{
+    AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, RedisConnectionInfo, RedisError, RedisFuture, RedisResult, Value, cmd, pipe,
+};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::AbortHandle;
+use tracing::debug;
 
-use super::fault::is_unknown_command;
+use super::fault::{Failure, is_broken, is_unknown_command};
 use super::frames::{Breach, Frames};
+use super::reply::{field, text};
+use super::shared::Wake;
 
 /// A connection that many calls share. It ends with its last clone.
 #[derive(Clone)]
@@ -20,7 +25,7 @@ pub(super) struct Connection(Arc<Inner>);
 
 struct Inner {
     multiplexed: MultiplexedConnection,
-    /// Why it was ended, if the server has sent too much: whoever waits for an answer is told that.
+    /// Why it was ended, if the server has sent too much: all calls under way are told.
     breach: Arc<OnceLock<Breach>>,
     /// The task that reads and writes. Without an end it would wait for the answers to all calls under way, of a server that hangs too.
     driver: AbortHandle,
@@ -46,7 +51,7 @@ impl Connection {
         Ok(Self(Arc::new(Inner { multiplexed, breach, driver })))
     }
 
-    /// Aborted, it ends the connection and all calls under way over it, whoever has it.
+    /// Aborted, it ends the connection and all calls under way over it.
     pub(super) fn driver(&self) -> AbortHandle {
         self.0.driver.clone()
     }
@@ -61,6 +66,35 @@ impl Connection {
     pub(super) async fn send_all(&self, commands: &Pipeline, offset: usize, count: usize) -> RedisResult<Vec<Value>> {
         let answers = self.0.multiplexed.clone().send_packed_commands(commands, offset, count).await;
         answers.map_err(|e| explained(&self.0.breach, e))
+    }
+
+    /// Turns on what wakes waiters, and says what that is.
+    pub(super) async fn start_pushes(&self, wanted: Option<Wake>) -> Result<Wake, Failure> {
+        if wanted == Some(Wake::PubSub) {
+            return Ok(Wake::PubSub);
+        }
+        // OPTIN: the server tracks only what it is told to. Not NOLOOP: a write of our own would then end the tracking without a push.
+        // CACHING tests for the right to it; it is about the next command, which reads nothing.
+        let mut both = pipe();
+        both.cmd("CLIENT").arg("TRACKING").arg("ON").arg("OPTIN").cmd("CLIENT").arg("CACHING").arg("YES");
+        let answers = self.send_all(&both, 0, 2).await;
+        match answers.and_then(|answers| answers.into_iter().try_for_each(|answer| answer.extract_error().map(drop))) {
+            Ok(()) => Ok(Wake::Tracking),
+            Err(e) if is_broken(&e) || wanted.is_some() => Err(Failure::of("turning on CLIENT TRACKING and CACHING", &e)),
+            Err(e) => {
+                debug!(error = %e, "no CLIENT TRACKING and CACHING here; waiters subscribe");
+                Ok(Wake::PubSub)
+            }
+        }
+    }
+
+    /// Whether the server calls itself a master, which any user may ask. One that does not tell (a proxy) is taken for a master.
+    pub(super) async fn is_master(&self) -> Result<bool, Failure> {
+        match self.send(&cmd("HELLO")).await.and_then(Value::extract_error) {
+            Ok(hello) => Ok(field(&hello, "role").and_then(text).is_none_or(|role| role == "master")),
+            Err(e) if is_broken(&e) => Err(Failure::of("connecting", &e)),
+            Err(_) => Ok(true),
+        }
     }
 
     pub(super) async fn subscribe(&self, channel: &str) -> RedisResult<()> {

@@ -73,7 +73,7 @@ pub(crate) fn keys(data: &[u8]) {
     for counter in [false, true] {
         let _name: Option<&str> = keys::name_of_permits(text, counter);
     }
-    let _place: bool = keys::is_place(text);
+    let _owned: bool = keys::is_owned(text);
     let Ok(name) = Resource::new(text) else { return };
     let owner = OwnerId { client: ClientId::random().expect("random bits"), number: 7 };
     for layout in [Layout::Redisson, Layout::Plain] {
@@ -82,7 +82,7 @@ pub(crate) fn keys(data: &[u8]) {
     for counter in [false, true] {
         comes_back(&name, keys::name_of_permits(&keys::held_permits(&name, counter), counter));
     }
-    assert!(keys::is_place(&format!("{}:{owner}", Layout::Redisson.channel(&name))));
+    assert!(keys::is_owned(&format!("{}:{owner}", Layout::Redisson.channel(&name))));
     let Ok(slot) = slot_of_name(&name) else { return };
     let mut all = vec![
         Layout::Redisson.token(&name).to_string(),
@@ -92,7 +92,7 @@ pub(crate) fn keys(data: &[u8]) {
     ];
     all.extend([keys::writers(&name), keys::share(&name, owner), keys::latch_mark(&name, owner)]);
     all.extend([keys::held_permits(&name, false), keys::held_permits(&name, true)]);
-    all.extend(keys::line(&name));
+    all.extend(keys::queue(&name));
     for key in all {
         assert_eq!(slot_of(&key), slot, "{key:?} of {text:?}");
         assert!(

@@ -1,4 +1,4 @@
-//! Who answers: for those who make one lock of several servers.
+//! Which server answers: for a quorum of several.
 
 use std::time::Duration;
 
@@ -7,6 +7,7 @@ use redis::Value;
 use super::Redis;
 use super::fault::NAME;
 use super::keys;
+use super::question::ScriptCall;
 use super::reply::{text, unexpected};
 use super::scripts::FAMILY;
 use crate::backend::{InUse, Server};
@@ -20,7 +21,7 @@ impl Redis {
         let slot = self.router.slot_of_key(&leases);
         // Rounded up: a lease that is told shorter than it is would be forgotten too soon.
         let longest = longest.as_nanos().div_ceil(1_000_000).to_string();
-        let answer = self.eval(DOING, slot, &FAMILY.identify, &[&leases], &[&longest]).await?;
+        let answer = self.eval(DOING, slot, &ScriptCall::new(&FAMILY.identify, &[leases], &[longest])).await?;
         let Value::Array(items) = &answer.value else { return Err(unexpected(DOING)) };
         let [id, Value::Int(up), Value::Int(master), Value::Int(seconds), Value::Int(micros), Value::Array(leases)] = &**items
         else {
@@ -38,7 +39,7 @@ impl Redis {
             replica: *master != 1,
             clock_micros: number(*seconds)?.saturating_mul(1_000_000).saturating_add(number(*micros)?),
             leases: leases.chunks(2).map(in_use).collect::<Result<_>>()?,
-            connection: answer.session(),
+            connection: answer.live.id,
         })
     }
 }

@@ -1,8 +1,9 @@
 //! Who holds what.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::join_all;
 use redis::{Value, cmd};
@@ -10,19 +11,46 @@ use redis::{Value, cmd};
 use super::Redis;
 use super::fault::NAME;
 use super::keys::{self, Layout};
-use super::question::Question;
+use super::question::{Question, ScriptCall};
 use super::reply::{array, int, text, token_of, unexpected};
+use super::shared::lock;
 use super::wire;
 use crate::backend::{Broken, Holder, Mode, Permits, State};
 use crate::error::{Error, Fault, Result};
 use crate::name::{ClientId, OwnerId, Resource, Token};
+
+/// How long an answer is believed: a client's words do not change.
+const BELIEVED: Duration = Duration::from_secs(60);
+/// How many are remembered.
+const MOST: usize = 4096;
+
+/// What other clients have said of themselves.
+#[derive(Debug, Default)]
+pub(super) struct KnownClients(Mutex<HashMap<ClientId, (Instant, String)>>);
+
+impl KnownClients {
+    pub(super) fn get(&self, client: ClientId) -> Option<String> {
+        let known = lock(&self.0);
+        known.get(&client).filter(|(since, _)| since.elapsed() < BELIEVED).map(|(_, about)| about.clone())
+    }
+
+    pub(super) fn note(&self, client: ClientId, about: &str) {
+        let mut known = lock(&self.0);
+        if known.len() >= MOST {
+            known.retain(|_, (since, _)| since.elapsed() < BELIEVED);
+        }
+        if known.len() < MOST {
+            known.insert(client, (Instant::now(), about.to_owned()));
+        }
+    }
+}
 
 /// A holder as a script tells of it.
 struct Told<'a> {
     owner: &'a str,
     left: &'a Value,
     how: &'a str,
-    /// Only those who share a name have one of their own here.
+    /// Only of shared holds.
     token: Option<Token>,
     note: Option<&'a str>,
 }
@@ -48,27 +76,24 @@ impl Redis {
     fn described(&self, name: &Resource) -> Vec<String> {
         let mut keys = vec![name.as_str().to_owned(), self.layout.token(name).to_string(), keys::note(name)];
         if self.layout == Layout::Redisson {
-            let [line, ..] = keys::line(name);
-            keys.extend([keys::notes(name), line, keys::held_permits(name, self.counters)]);
+            let [queue, ..] = keys::queue(name);
+            keys.extend([keys::notes(name), queue, keys::held_permits(name, self.counters)]);
         }
         keys
     }
 
     pub(super) async fn state(&self, name: &Resource) -> Result<State> {
         let slot = self.router.slot(name)?;
-        let keys = self.described(name);
-        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let call = ScriptCall::new(&self.scripts.inspect, &self.described(name), &[keys::shares(name)]);
         let mut subscribers = cmd("PUBSUB");
         let sharded = self.router.shared.sharded.load(Ordering::Relaxed);
         subscribers.arg(if sharded { "SHARDNUMSUB" } else { "NUMSUB" });
         // In a cluster the channel of a latch may be at another server.
         let channels = self.layout.channels_of_key(name.as_str());
         subscribers.arg(channels.iter().filter(|c| self.router.slot_of_key(c) == slot).collect::<Vec<_>>());
-        let shares = keys::shares(name);
-        let args = [&*shares];
         let (answer, subscribed) = tokio::join!(
-            self.eval("inspecting", slot, &self.scripts.inspect, &keys, &args),
-            self.router.ask("counting subscribers", slot, Question::Command(&subscribers))
+            self.eval("inspecting", slot, &call),
+            self.router.ask(slot, Question::command("counting subscribers", &subscribers))
         );
         let mut state = self.read(name, &answer?.value).await?;
         // Only subscribed processes are seen, and a server may not tell.
@@ -133,7 +158,7 @@ impl Redis {
         let key = keys::client(prefix, client);
         let mut get = cmd("GET");
         get.arg(&key);
-        let ask = self.router.ask("reading a client's record", self.router.slot_of_key(&key), Question::Command(&get));
+        let ask = self.router.ask(self.router.slot_of_key(&key), Question::command("reading a client's record", &get));
         // It may be at another server than the lock, which may be down.
         let answer = tokio::time::timeout(self.timeout / 3, ask).await.ok()?;
         text(&answer.ok()?.value).map(str::to_owned)
@@ -141,8 +166,6 @@ impl Redis {
 
     pub(super) async fn break_all(&self, name: &Resource, at_least: Option<Token>) -> Result<Option<Broken>> {
         let slot = self.router.slot(name)?;
-        let keys = self.described(name);
-        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         let (channels, shares) = (self.layout.channels_of_key(name.as_str()), keys::shares(name));
         let least = wire::least(at_least, 1)?;
         let mut args = vec![&*shares, &*self.token_idle, self.publish(), &*least];
@@ -150,7 +173,8 @@ impl Redis {
         if self.layout == Layout::Plain {
             args = vec![&*channels[0], &*self.token_idle, self.publish(), &*least];
         }
-        let answer = self.eval("breaking", slot, &self.scripts.break_hold, &keys, &args).await?.value;
+        let call = ScriptCall::new(&self.scripts.break_hold, &self.described(name), &args);
+        let answer = self.eval("breaking", slot, &call).await?.value;
         if answer == Value::Nil {
             return Ok(None);
         }
@@ -185,7 +209,7 @@ fn holders(told: &[Told<'_>], abouts: &Abouts, token: Option<Token>, note: Optio
     told.iter().map(one).collect()
 }
 
-/// Those who hold permits: ours by their owners, others by the ids of theirs.
+/// The holders of permits: ours by owner, others by the id of each permit.
 fn permit_holders(told: &[Told<'_>], abouts: &Abouts) -> Vec<Holder> {
     let mut ids: HashMap<&str, &Told<'_>> = told.iter().filter(|t| t.how == "permit").map(|t| (t.owner, t)).collect();
     let mut holders = Vec::new();
@@ -211,7 +235,7 @@ fn holder(
     note: Option<&str>,
 ) -> Holder {
     let about = owner.parse::<OwnerId>().ok().and_then(|owner| abouts.get(&owner.client));
-    // Whoever has no record here (Java, for one) has not taken its lock under the last token of the name.
+    // A holder without a record (as Java) has not taken its lock under the last token of the name.
     let token = own.or(about.and(last));
     let since = token.and_then(|t| UNIX_EPOCH.checked_add(Duration::from_micros(t.get())));
     Holder {

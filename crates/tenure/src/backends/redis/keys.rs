@@ -42,7 +42,7 @@ impl Layout {
         Prefixed { prefix, name }
     }
 
-    /// Where those who make a claim are told that asking again may help.
+    /// Where the waiters of a claim are told that asking again may help.
     pub(crate) fn channel_of(self, claim: &Claim) -> String {
         let name = claim.resource.as_str();
         match claim.mode {
@@ -54,7 +54,7 @@ impl Layout {
         }
     }
 
-    /// All channels on which a change of this key concerns somebody.
+    /// All channels with waiters for a change of this key.
     pub(crate) fn channels_of_key(self, key: &str) -> Vec<String> {
         // One without a brace is the name of a lock.
         let name = unprefixed(WRITERS, key).filter(|_| key.contains('{')).unwrap_or(key);
@@ -67,10 +67,10 @@ impl Layout {
 }
 
 pub(super) const TOKENS: [&str; 2] = ["redisson_lock_token", "tenure_lock_token"];
-pub(super) const LINE: [&str; 3] = ["redisson_lock_queue", "redisson_lock_timeout", "tenure_lock_line"];
+pub(super) const QUEUE: [&str; 3] = ["redisson_lock_queue", "redisson_lock_timeout", "tenure_lock_line"];
 pub(super) const NOTE: &str = "tenure_lock_note";
 pub(super) const LATCH: &str = "tenure_latch";
-/// Writers in line.
+/// Writers in the queue.
 pub(super) const WRITERS: &str = "tenure_rwlock_writers";
 
 pub(crate) fn rw_channel(name: &str) -> String {
@@ -86,15 +86,15 @@ pub(crate) fn latch_channel(name: &str) -> String {
     format!("redisson_countdownlatch__channel__{{{name}}}")
 }
 
-/// Whether a key or a channel ends in an owner, as that of a place in line does. A name may do so too.
-pub(crate) fn is_place(channel: &str) -> bool {
+/// Whether a key or a channel ends in an owner, as the channel of a position in a fair queue does. A name may do so too.
+pub(crate) fn is_owned(channel: &str) -> bool {
     let number = channel.rfind(':').and_then(|at| channel[..at].rfind(':'));
     number.is_some_and(|at| channel[at + 1..].parse::<OwnerId>().is_ok())
 }
 
-/// Who is in the line of a fair lock: in order, with their deadlines, and those of ours.
-pub(crate) fn line(name: &Resource) -> [String; 3] {
-    LINE.map(|prefix| prefixed(prefix, name.as_str()))
+/// The queue of a fair lock: its owners in order, their deadlines, and those of ours.
+pub(crate) fn queue(name: &Resource) -> [String; 3] {
+    QUEUE.map(|prefix| prefixed(prefix, name.as_str()))
 }
 
 pub(crate) fn writers(name: &Resource) -> String {
@@ -113,7 +113,7 @@ pub(crate) fn share(name: &Resource, owner: OwnerId) -> String {
 
 pub(super) const SHARE: &str = "rwlock_timeout";
 
-/// The notes of those who share a name; for permits also the list of their owners.
+/// The notes of shared holds; for permits also the list of their owners.
 pub(crate) fn notes(name: &Resource) -> String {
     prefixed(NOTES, name.as_str())
 }
@@ -162,7 +162,7 @@ pub(crate) fn client(prefix: &str, id: ClientId) -> String {
 
 const CLIENT: &str = "tenure_client:";
 
-/// The prefixes under which whoever holds a name may have its record, for one whose own names begin with `prefix`.
+/// The prefixes under which the holder of a name may have its record, looked for by a client whose names begin with `prefix`.
 pub(crate) fn prefixes_of<'a>(prefix: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
     let rest = name.strip_prefix(prefix).unwrap_or_default();
     let ends = rest.match_indices([':', '/']).map(move |(at, _)| &name[..=prefix.len() + at]);

@@ -10,15 +10,14 @@ use redis::{AsyncConnectionConfig, PushInfo, PushKind};
 use tokio::sync::oneshot;
 use tracing::debug;
 
-use super::calls::{Over, given_up};
+use super::calls::{Aborted, given_up};
 use super::channels::Channels;
 use super::connection::Connection;
 use super::dial::Server;
 use super::fault::{Failure, NAME};
-use super::handshake::{says_it_is_master, start_pushes};
-use super::rounds::Rounds;
 use super::sentinel::Sentinels;
 use super::shared::{Shared, Wake, lock};
+use super::single_flight::SingleFlight;
 use crate::error::{Error, Fault, Result};
 use crate::retry::jitter;
 
@@ -47,10 +46,10 @@ pub(super) struct Link {
     place: Place,
     pub(super) shared: Arc<Shared>,
     live: Mutex<Option<Arc<Live>>>,
-    /// Ends the calls under way, also those that are yet to be connected.
-    over: Mutex<Arc<Over>>,
+    /// Aborts the calls under way, also those without a connection yet.
+    pub(super) generation: Mutex<Arc<Aborted>>,
     connecting: tokio::sync::Mutex<()>,
-    /// Where the last connection was to go, for those who hear that the master is elsewhere.
+    /// Where the last connection was to go, to compare with what sentinels say.
     dialled: Mutex<String>,
     /// Calls in a row that were cut off.
     pub(super) cut_off: AtomicU64,
@@ -64,9 +63,9 @@ pub(super) struct Live {
     pub(super) connection: Connection,
     pub(super) id: u64,
     pub(super) wake: Wake,
-    /// Ends the calls under way.
-    pub(super) over: Arc<Over>,
-    pub(super) waits: Rounds<u32>,
+    pub(super) aborted: Arc<Aborted>,
+    /// `WAIT` for replicas.
+    pub(super) waits: SingleFlight<u32>,
 }
 
 impl Link {
@@ -77,7 +76,7 @@ impl Link {
             place,
             shared: Arc::clone(shared),
             live: Mutex::default(),
-            over: Mutex::default(),
+            generation: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
             dialled: Mutex::default(),
             cut_off: AtomicU64::new(0),
@@ -94,20 +93,7 @@ impl Link {
 
     /// Connects if need be, and says how waiters are woken.
     pub(super) async fn connect(&self) -> Result<Wake, Failure> {
-        Ok(self.until_over("connecting", self.connected()).await?.wake)
-    }
-
-    /// What ends the calls under way of this moment.
-    pub(super) fn over(&self) -> Arc<Over> {
-        Arc::clone(&lock(&self.over))
-    }
-
-    /// The calls to come end with another.
-    pub(super) fn renew_over(&self, old: &Arc<Over>) {
-        let mut over = lock(&self.over);
-        if Arc::ptr_eq(&over, old) {
-            *over = Arc::default();
-        }
+        Ok(self.unless_aborted("connecting", self.connected()).await?.wake)
     }
 
     pub(super) fn live(&self) -> MutexGuard<'_, Option<Arc<Live>>> {
@@ -134,11 +120,11 @@ impl Link {
         }
         let Some(link) = self.me.upgrade() else { return Err(given_up("connecting")) };
         let (mut answer, connected) = oneshot::channel();
-        // In the background: a caller may stop half-way for as long as it likes, and must not keep the others from connecting.
+        // Spawned: a caller may stop half-way for any time, and must not keep the others from connecting.
         self.shared.runtime.spawn(async move {
             let _one_at_a_time = tokio::select! {
                 biased;
-                // Who has left begins nothing: while a server is silent, those who come would pile up, each with a dial of its own.
+                // A caller that has left begins nothing: calls to a silent server would pile up, each with a dial of its own.
                 () = answer.closed() => return,
                 alone = link.connecting.lock() => alone,
             };
@@ -156,36 +142,36 @@ impl Link {
             Err(Failure::lost(Error::unavailable(NAME, "connecting", Fault::Timeout, detail)))
         };
         // Given up with all calls: the server may be elsewhere now, and this dial hang.
-        let made = self.until_over("connecting", self.make_connection());
+        let made = self.unless_aborted("connecting", self.make_connection());
         tokio::time::timeout(self.shared.timeout, made).await.unwrap_or_else(late)
     }
 
     async fn make_connection(&self) -> Result<Arc<Live>, Failure> {
-        let (me, id, over) = (Weak::clone(&self.me), self.shared.next_id(), self.over());
-        let ends = Arc::clone(&over);
+        let (me, id, aborted) = (Weak::clone(&self.me), self.shared.next_id(), self.generation());
+        let generation = Arc::clone(&aborted);
         let on_push = move |push: PushInfo| {
             if let Some(link) = me.upgrade() {
-                // Nobody has asked for these here. They are answers to redis-rs, and all that follow would be the next call's.
+                // Unasked. redis-rs takes it for an answer, and every later answer would be that of another call.
                 if is_unasked(&push.kind) {
-                    link.abandon(&ends);
+                    link.abort(&generation);
                 }
                 link.on_push(id, &push);
             }
             Ok::<(), ()>(())
         };
         let (connection, address) = self.dial(on_push).await?;
-        let wake = start_pushes(&connection, self.shared.wanted).await?;
-        let is_master = says_it_is_master(&connection).await?;
+        let wake = connection.start_pushes(self.shared.wanted).await?;
+        let is_master = connection.is_master().await?;
         if let (Place::Master(_), false) = (&self.place, is_master) {
             let detail = format!("the sentinels name {address} as the master, which it is not (any more)");
             return Err(Failure::lost(Error::unavailable(NAME, "connecting", Fault::ReadOnly, detail)));
         }
-        over.ends(connection.driver());
-        let live = Arc::new(Live { link: Weak::clone(&self.me), connection, id, wake, over, waits: Rounds::default() });
+        aborted.ends(connection.driver());
+        let live = Arc::new(Live { link: Weak::clone(&self.me), connection, id, wake, aborted, waits: SingleFlight::default() });
         {
             let mut present = self.live();
             // All calls were ended meanwhile, perhaps because the server is elsewhere now.
-            if live.over.is_set() {
+            if live.aborted.is_set() {
                 return Err(given_up("connecting"));
             }
             *present = Some(Arc::clone(&live));
@@ -193,7 +179,7 @@ impl Link {
         self.cut_off.store(0, Ordering::Relaxed);
         self.shared.connections.fetch_add(1, Ordering::Relaxed);
         debug!(connection = id, address, ?wake, "connected to redis");
-        // Nobody knows what was missed meanwhile; but a replica has no locks to give.
+        // Pushes may have been missed meanwhile; but a replica has no locks to give.
         if is_master {
             self.shared.hub.fire_all();
             self.shared.watched.lost_sight();
@@ -233,7 +219,7 @@ impl Link {
 
     /// Gives back all connections for good.
     pub(super) fn close(&self) {
-        self.give_up();
+        self.abort_all();
         if let Place::Master(sentinels) = &self.place {
             sentinels.close();
         }
@@ -250,11 +236,11 @@ impl Link {
             std::mem::replace(&mut *dialled, address.to_owned()) != address
         };
         if was_elsewhere {
-            self.give_up();
+            self.abort_all();
         }
         let unwanted = self.is_live() || self.shared.closed.load(Ordering::Relaxed);
         let (false, Some(link)) = (unwanted, self.me.upgrade()) else { return };
-        // Those who hold or wait should not be the first to find out where the server is now.
+        // The next renewal or waiter should find a connection.
         self.shared.runtime.spawn(async move {
             if link.connect().await.is_err() {
                 link.lost_touch();

@@ -10,7 +10,7 @@ use super::Redis;
 use super::fault::NAME;
 use super::keys::{self, Layout};
 use super::link::Link;
-use super::question::{Question, by_hash};
+use super::question::{Question, ScriptCall};
 use super::reply::{array, text, unexpected};
 use crate::backend::{Holder, Mode, State};
 use crate::error::{Error, Fault, Result};
@@ -77,10 +77,8 @@ impl Redis {
     /// Looks through some keys of one server: the next cursor, and those keys that may be of locks.
     async fn look_through(&self, link: &Arc<Link>, cursor: &str, prefix: &str) -> Result<(String, Vec<String>)> {
         let args = [cursor, KEYS_A_ROUND, prefix, if self.counters { "1" } else { "0" }];
-        let source = &self.scripts.list;
-        let by_hash = by_hash(source, &[], &args);
-        let question = Question::Script { source, by_hash: &by_hash, heeds: &[] };
-        let ask = async { Ok(link.ask(DOING, question, false).await?.value) };
+        let call = ScriptCall::new(&self.scripts.list, &[""; 0], &args);
+        let ask = async { Ok(link.ask(Question::script(DOING, &call), false).await?.value) };
         let answer = array(self.bounded(DOING, ask).await?, DOING)?;
         let [next, Value::Array(keys)] = &*answer else { return Err(unexpected(DOING)) };
         let next = text(next).ok_or_else(|| unexpected(DOING))?;

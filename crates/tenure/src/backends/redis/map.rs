@@ -1,4 +1,4 @@
-//! What is known of a cluster: its servers, who has which slot, and what is held against whom.
+//! What is known of a cluster: its servers, the owners of the slots, and the suspects.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -23,12 +23,12 @@ pub(super) struct Node {
     pub(super) link: Arc<Link>,
 }
 
-/// What is held against a server.
+/// A server that does not serve, or is slow.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Suspect {
-    /// It did not serve, as opposed to being slow: those who wait are told when it serves again.
+    /// It did not serve, as opposed to being slow: waiters are told when it serves again.
     pub(super) lost: bool,
-    /// Somebody is asking it how it is.
+    /// A probe is under way.
     pub(super) asked: bool,
 }
 
@@ -83,7 +83,7 @@ impl Map {
         self.nodes.iter().enumerate().filter(move |(i, _)| numbers.contains(i)).map(|(_, node)| node)
     }
 
-    /// Whether every slot has a server against which nothing is held.
+    /// Whether every slot has an owner, and none is a suspect.
     pub(super) fn is_whole(&self) -> bool {
         self.suspects.is_empty() && self.owners.iter().all(Option::is_some)
     }
@@ -98,7 +98,7 @@ impl Map {
         (0..SLOTS).filter(|slot| !same(slot)).count()
     }
 
-    /// What is held against those who have slots stays with them; the others' links are returned.
+    /// Suspects that have slots stay suspects; the links of the others, which were replaced, are returned.
     pub(super) fn inherit_suspects(&mut self, old: &Self) -> Vec<Arc<Link>> {
         let known = |node: &Node| Some((node.address.clone(), *old.suspects.get(&node.address)?));
         self.suspects = self.owners().filter_map(known).collect();

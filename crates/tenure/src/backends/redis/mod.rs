@@ -1,7 +1,8 @@
 //! Redis, wherever it runs: Redisson's lock layout, or the plain string lock.
 //!
-//! Each verb is one script, so taking a free lock is one round trip and giving it back another. Who is asked is a
-//! [`route`]'s business.
+//! Each verb is one script: one round trip takes a free lock, another gives it back. From the verb to the socket: [`verbs`] (with
+//! [`release`] and [`renew`]) write a script call in [`wire`], [`route`] picks the server, [`calls`] sends it over that server's
+//! [`link`].
 
 mod calls;
 mod channels;
@@ -12,16 +13,13 @@ pub(crate) mod fault;
 mod frames;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
-mod handshake;
 mod identify;
 mod inspect;
 mod keys;
-mod known;
 mod link;
 mod listing;
 mod login;
 mod map;
-mod moving;
 mod open;
 mod options;
 mod question;
@@ -30,11 +28,11 @@ mod renew;
 mod replicas;
 mod reply;
 mod reserved;
-mod rounds;
 mod route;
 pub(crate) mod scripts;
 mod sentinel;
 mod shared;
+mod single_flight;
 pub(crate) mod slots;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
@@ -43,25 +41,24 @@ mod verbs;
 mod watched;
 mod wire;
 
-use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redis::{Cmd, RedisWrite as _, cmd};
+use redis::cmd;
 use tokio::task::JoinHandle;
 
+use self::calls::Answer;
 use self::fault::NAME;
+use self::inspect::KnownClients;
 pub use self::keys::Layout;
-use self::known::KnownClients;
 pub(crate) use self::open::SCHEMES;
 pub use self::options::RedisOptions;
-use self::question::{Answer, Question, by_hash};
+use self::question::{Question, ScriptCall};
 use self::replicas::Sync;
 use self::route::Router;
-use self::scripts::{Scripts, Source};
+use self::scripts::Scripts;
 pub use self::shared::Wake;
-use self::wire::Call;
 use crate::backend::{Capabilities, Claim, Client, Leases, Modes, Pushes, Reach, Safety, Survival};
 use crate::clock::{Clock, Instant};
 use crate::error::Result;
@@ -92,7 +89,7 @@ struct Redis {
     record: Record,
 }
 
-/// The client's record at the server. Each acquisition looks at it, so nobody waits for another to do so.
+/// The client's record at the server. Each acquisition looks at it, so it has no lock.
 #[derive(Debug, Default)]
 struct Record {
     /// Until when it lives, in nanoseconds of the clock.
@@ -102,23 +99,15 @@ struct Record {
 }
 
 impl Record {
-    /// Until when it must be written to live, if it must be written. Of those who need the same at the same time, one is told so.
+    /// Until when it must be written to live, if it must be written. Of several callers at the same time, one is told so.
     fn to_be_written(&self, connections: u64, needed: Instant, life: Instant) -> Option<Instant> {
-        let mut old = self.until.load(Ordering::Acquire);
-        loop {
-            if old >= needed.as_nanos() && self.connections.load(Ordering::Acquire) == connections {
-                return None;
-            }
-            // Not sooner than before: others may count on it, whose holds are longer.
-            let until = life.max(Instant::from_nanos(old));
-            match self.until.compare_exchange(old, until.as_nanos(), Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => {
-                    self.connections.store(connections, Ordering::Release);
-                    return Some(until);
-                }
-                Err(present) => old = present,
-            }
-        }
+        let (needed, life) = (needed.as_nanos(), life.as_nanos());
+        let lives = |old: u64| old >= needed && self.connections.load(Ordering::Acquire) == connections;
+        // Not sooner than before: longer holds may count on it.
+        let later = |old: u64| (!lives(old)).then(|| life.max(old));
+        let old = self.until.fetch_update(Ordering::AcqRel, Ordering::Acquire, later).ok()?;
+        self.connections.store(connections, Ordering::Release);
+        Some(Instant::from_nanos(life.max(old)))
     }
 }
 
@@ -138,7 +127,7 @@ fn capabilities(layout: Layout, wake: Wake, fails_over: bool) -> Capabilities {
         queues: false,
         watch_first: wake == Wake::Tracking,
         fails_over,
-        // Without tracking nobody tells.
+        // Without tracking a change is not pushed.
         pushes_losses: if wake == Wake::Tracking { Pushes::Renewed } else { Pushes::Never },
         // A lock is as durable as the server's memory; tokens follow the clock and so outlive it.
         safety: Safety {
@@ -152,9 +141,8 @@ fn capabilities(layout: Layout, wake: Wake, fails_over: bool) -> Capabilities {
 }
 
 impl Redis {
-    /// Writes who we are, if the record would end before a hold of this lease does, or if the server may have lost it
-    /// since. Only for those who ask who holds a lock: no lock fails or waits for want of it, least of all for a server
-    /// that has nothing else to do with it.
+    /// Writes who we are, if the record would end before a hold of this lease, or if the server may have lost it. It serves `inspect`
+    /// alone: no lock fails or waits for it.
     fn keep_record(&self, lease: Duration) -> Option<JoinHandle<()>> {
         let now = self.clock.now();
         let life = RECORD_LIFE.max(lease * 2);
@@ -164,65 +152,22 @@ impl Redis {
         let mut set = cmd("SET");
         set.arg(&key).arg(&*self.client.about).arg("PX").arg(life.as_millis().to_string());
         Some(self.router.shared.runtime.spawn(async move {
-            let ask = router.ask("writing the client's record", router.slot_of_key(&key), Question::Command(&set));
+            let ask = router.ask(router.slot_of_key(&key), Question::command("writing the client's record", &set));
             drop(tokio::time::timeout(router.shared.timeout, ask).await);
         }))
     }
 
-    /// Sees a call to its end, and the client's record too if that is soon.
-    async fn recorded<T>(&self, lease: Duration, call: impl Future<Output = T>) -> T {
-        let record = self.keep_record(lease);
-        let answer = call.await;
-        if let Some(record) = record {
-            written(record).await;
-        }
-        answer
+    /// Asks by a script.
+    async fn eval(&self, doing: &str, slot: u16, call: &ScriptCall) -> Result<Answer> {
+        self.router.ask(slot, Question::script(doing, call)).await
     }
 
-    /// Asks by a script. What it is given is written down at once, and not kept until the answer.
-    fn eval<'a>(
-        &'a self,
-        doing: &'static str,
-        slot: u16,
-        source: &'static Source,
-        keys: &[&str],
-        args: &[&str],
-    ) -> impl Future<Output = Result<Answer>> + Send + use<'a> {
-        self.ask_script(doing, slot, (source, by_hash(source, keys, args)), &[])
-    }
-
-    /// The server shall tell of the next change of any of the keys that are heeded, from before the script on.
-    async fn ask_script(
-        &self,
-        doing: &str,
-        slot: u16,
-        (source, by_hash): (&'static Source, Cmd),
-        heeds: &[&str],
-    ) -> Result<Answer> {
-        self.router.ask(doing, slot, Question::Script { source, by_hash: &by_hash, heeds }).await
-    }
-
-    fn call<'a>(&'a self, doing: &'static str, slot: u16, call: &Call) -> impl Future<Output = Result<Answer>> + Send + use<'a> {
-        self.ask_script(doing, slot, call.by_hash(), &[])
-    }
-
-    /// Adds the owner of a claim.
-    fn write_owner(&self, call: &mut Cmd, claim: &Claim) {
-        let owner = claim.owner;
-        if owner.client != self.client.id {
-            return call.write_arg_fmt(owner);
-        }
-        let mut arg = call.writer_for_next_arg();
-        // Memory refuses nothing.
-        drop(arg.write_all(self.client_text.as_bytes()).and_then(|()| write!(arg, ":{}", owner.number)));
-    }
-
-    /// The command that tells those who listen.
+    /// The command that wakes listeners.
     fn publish(&self) -> &'static str {
         if self.router.shared.sharded.load(Ordering::Relaxed) { "SPUBLISH" } else { "PUBLISH" }
     }
 
-    /// Wakes those of this process who wait. The server may not let us be told, or take a while for it.
+    /// Wakes the waiters of this process: the server may push late, or never.
     fn wake(&self, claim: &Claim) {
         let hub = &self.router.shared.hub;
         if !hub.is_idle() {

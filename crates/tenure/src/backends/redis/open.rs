@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::cluster::Cluster;
 use super::dial::Dial;
+use super::inspect::KnownClients;
 use super::keys::Layout;
-use super::known::KnownClients;
 use super::link::{Link, Place};
 use super::login::Login;
 use super::options::{RedisOptions, Topology};
 use super::replicas::Sync;
-use super::route::{One, Route, Router};
+use super::route::{Route, Router};
 use super::scripts::Scripts;
 use super::sentinel::Sentinels;
 use super::shared::{Shared, Wake};
@@ -183,9 +183,9 @@ impl RedisOptions {
         Ok(Dial { login: self.login.clone(), database: self.database.unwrap_or(0), tls })
     }
 
-    async fn route(&self, shared: &Arc<Shared>) -> Result<Arc<dyn Route>> {
+    async fn route(&self, shared: &Arc<Shared>) -> Result<Route> {
         let dial = self.dial()?;
-        let one = |place| Arc::new(One(Link::new(place, shared)));
+        let one = |place| Route::One(Link::new(place, shared));
         match &self.topology {
             Topology::Server(address) => Ok(one(Place::Fixed(dial.server(address)))),
             Topology::Socket(path) => Ok(one(Place::Fixed(dial.socket(path.clone())))),
@@ -195,7 +195,7 @@ impl RedisOptions {
                 let link = Link::new(Place::Master(Arc::clone(&sentinels)), shared);
                 link.connect().await?;
                 sentinels.watch(&link);
-                Ok(Arc::new(One(link)))
+                Ok(Route::One(link))
             }
             Topology::Cluster(nodes) => {
                 let cluster = Cluster::open(self.scheme_name(), nodes, dial, shared).await?;
@@ -204,7 +204,7 @@ impl RedisOptions {
                     None => cluster.has_shard_channels().await?,
                 };
                 shared.sharded.store(sharded, Ordering::Relaxed);
-                Ok(cluster)
+                Ok(Route::Cluster(cluster))
             }
         }
     }

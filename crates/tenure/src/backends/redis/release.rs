@@ -1,40 +1,30 @@
 //! Giving a hold back.
+//!
+//! While a slot moves, its keys are at two servers: a script with several keys may be refused, one with a single key is always heard.
+//! Then a hold is given back key by key, in an order that leaves nothing wrong after each step.
 
-use redis::{Cmd, Value};
+use redis::{Cmd, Value, cmd};
 use tracing::warn;
 
 use super::Redis;
 use super::keys;
-use super::question::{Question, call_of, write_key};
+use super::question::{Question, ScriptCall};
 use super::reply::unexpected;
-use super::scripts::Source;
+use super::scripts::FAMILY;
 use crate::backend::{Claim, Mode, Released};
 use crate::error::{Fault, Result};
 
-impl Redis {
-    fn to_release_lock(&self, claim: &Claim) -> (&'static Source, Cmd) {
-        let (name, source) = (&claim.resource, &self.scripts.release);
-        let note = claim.note.as_ref().map(|_| keys::note(name));
-        let mut call = call_of(source, 1 + usize::from(note.is_some()), 3 * name.as_str().len() + 128, 3);
-        call.arg(name.as_str()).arg(note);
-        self.write_owner(&mut call, claim);
-        write_key(&mut call, self.layout.channel(name));
-        call.arg(self.publish());
-        (source, call)
-    }
+const DOING: &str = "releasing";
 
+impl Redis {
     /// Ends a hold and tells all but this process.
     pub(super) async fn send_release(&self, claim: &Claim) -> Result<Released> {
         let name = &claim.resource;
         let slot = self.router.slot(name)?;
         self.router.shared.watched.leave(claim);
-        let call = match claim.mode {
-            Mode::Exclusive => self.to_release_lock(claim),
-            _ => self.to_release(claim).by_hash(),
-        };
-        let (source, by_hash) = &call;
-        let gave = match self.router.ask("releasing", slot, Question::Script { source, by_hash, heeds: &[] }).await {
-            Err(e) if e.fault() == Some(Fault::Moving) => Box::pin(self.send_release_on_the_way(slot, claim)).await?,
+        let call = self.to_release(claim);
+        let gave = match self.router.ask(slot, Question::script(DOING, &call)).await {
+            Err(e) if e.fault() == Some(Fault::Moving) => Box::pin(self.send_release_by_key(slot, claim)).await?,
             gave => gave?.value,
         };
         match gave {
@@ -45,7 +35,58 @@ impl Redis {
                 }
                 Ok(Released::Yes { others_wait: told == 3 })
             }
-            _ => Err(unexpected("releasing")),
+            _ => Err(unexpected(DOING)),
         }
+    }
+
+    /// Gives back the lock itself, with the answer of the script that does all at once. Keys beside it go too if they can be reached,
+    /// and otherwise with their own time to live; they keep no client out for longer.
+    async fn send_release_by_key(&self, slot: u16, claim: &Claim) -> Result<Value> {
+        match claim.mode {
+            Mode::Read | Mode::Write | Mode::Downgrade => self.send_share_release(slot, claim).await,
+            Mode::Permits { .. } => {
+                let held = [keys::held_permits(&claim.resource, self.counters)];
+                let call = ScriptCall::new(&FAMILY.permits_release_alone, &held, &self.permits_to_release(claim));
+                Ok(self.eval(DOING, slot, &call).await?.value)
+            }
+            _ => self.send_lock_release(slot, claim).await,
+        }
+    }
+
+    async fn send_lock_release(&self, slot: u16, claim: &Claim) -> Result<Value> {
+        let name = &claim.resource;
+        let (owner, channel, verb) = (claim.owner.to_string(), self.layout.channel(name).to_string(), self.publish());
+        let call = ScriptCall::new(&self.scripts.release, &[name.as_str()], &[&*owner, &*channel, verb]);
+        let gave = self.eval(DOING, slot, &call).await?.value;
+        if claim.mode == Mode::Fair {
+            let [queue, ..] = keys::queue(name);
+            let was_held = if gave == Value::Int(0) { "0" } else { "1" };
+            let call = ScriptCall::new(&FAMILY.fair_leave, &[queue], &[&*owner, &*channel, verb, was_held]);
+            drop(self.eval(DOING, slot, &call).await);
+        }
+        Ok(gave)
+    }
+
+    async fn send_share_release(&self, slot: u16, claim: &Claim) -> Result<Value> {
+        let (name, owner) = (&claim.resource, claim.owner.to_string());
+        let mut waited = "0";
+        if claim.mode == Mode::Write {
+            let left = self.eval(DOING, slot, &ScriptCall::new(&FAMILY.rw_leave, &[keys::writers(name)], &[&*owner])).await;
+            waited = if left.is_ok_and(|left| left.value == Value::Int(1)) { "1" } else { "0" };
+        }
+        let args = [&*owner, &*self.layout.channel_of(claim), self.publish(), waited];
+        let gave = self.eval(DOING, slot, &ScriptCall::new(&FAMILY.rw_release_alone, &[name.as_str()], &args)).await?.value;
+        let (mut note, mut share) = (cmd("HDEL"), cmd("DEL"));
+        note.arg(keys::notes(name)).arg(&owner);
+        share.arg(keys::share(name, claim.owner));
+        let (_, share) = tokio::join!(self.try_command(slot, &note), self.try_command(slot, &share));
+        // A reader whose share had lapsed did not hold it any more.
+        let lapsed = claim.mode != Mode::Write && share == Some(Value::Int(0));
+        Ok(if lapsed { Value::Int(0) } else { gave })
+    }
+
+    /// One command for one key; nothing if there is no answer.
+    async fn try_command(&self, slot: u16, command: &Cmd) -> Option<Value> {
+        Some(self.router.ask(slot, Question::command(DOING, command)).await.ok()?.value)
     }
 }

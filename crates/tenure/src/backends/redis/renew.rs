@@ -1,20 +1,24 @@
 //! Extending many holds. Each has an answer of its own: what is refused to one costs no other anything.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use futures_util::future::join_all;
-use redis::Value;
+use redis::{Value, cmd};
 use tracing::debug;
 
-use super::Redis;
+use super::calls::Answer;
 use super::fault::refused;
 use super::keys;
-use super::question::Answer;
+use super::question::{Question, ScriptCall};
 use super::reply::{array, text, unexpected};
-use super::watched;
+use super::scripts::FAMILY;
 use super::wire::Renews;
+use super::{Redis, written};
 use crate::backend::{Claim, Mode, Renewal};
 use crate::error::{Fault, Result};
+
+const DOING: &str = "renewing";
 
 impl Redis {
     /// Fails only if nothing is known of any of them.
@@ -26,7 +30,7 @@ impl Redis {
             if let Ok(slot) = slot {
                 groups.entry((slot, Renews::of(claim.mode))).or_default().push((place, claim));
             }
-            answers.push(slot.and(Err(unexpected("renewing"))));
+            answers.push(slot.and(Err(unexpected(DOING))));
         }
         let longest = claims.iter().map(|c| c.lease).max().unwrap_or_default();
         let ask = join_all(groups.into_iter().map(async |((slot, kind), claims)| {
@@ -34,7 +38,12 @@ impl Redis {
             let group = self.extend_group(slot, kind, &claims).await.into_iter().zip(claims);
             (places, join_all(group.map(|(answer, claim)| self.or_as_reader(slot, claim, answer))).await)
         }));
-        for (places, group) in self.recorded(longest, ask).await {
+        let record = self.keep_record(longest);
+        let groups = ask.await;
+        if let Some(record) = record {
+            written(record).await;
+        }
+        for (places, group) in groups {
             places.into_iter().zip(group).for_each(|(place, answer)| answers[place] = answer);
         }
         if answers.iter().all(Result::is_err) {
@@ -58,7 +67,7 @@ impl Redis {
         if error.fault() == Some(Fault::Moving) {
             // While a slot moves, its keys are at two servers; each by itself is found.
             let lone = claims.len() == 1;
-            return join_all(claims.iter().map(|claim| self.extend_on_the_way(slot, claim, lone))).await;
+            return join_all(claims.iter().map(|claim| self.extend_by_key(slot, claim, lone))).await;
         }
         if !error.is_transient() && claims.len() > 1 {
             // A right that is missing for one key is refused to the whole question.
@@ -72,54 +81,73 @@ impl Redis {
         if !matches!(answer, Ok(Renewal::Gone)) || claim.mode != Mode::Write {
             return answer;
         }
-        self.extend_on_the_way(slot, &Claim { mode: Mode::Downgrade, ..claim.clone() }, false).await
+        self.extend_by_key(slot, &Claim { mode: Mode::Downgrade, ..claim.clone() }, false).await
     }
 
     async fn extend_at_once(&self, slot: u16, kind: Renews, claims: &[&Claim]) -> Result<Vec<Result<Renewal>>> {
         // What is heard of them until they are watched anew may be of this renewal.
         claims.iter().for_each(|claim| self.router.shared.watched.leave(claim));
-        let answer = match kind {
-            Renews::Locks => self.extend_locks(slot, claims).await?,
-            Renews::Shares => self.call("renewing", slot, &Self::to_renew_shares(claims)).await?,
-            Renews::Permits => self.call("renewing", slot, &self.to_renew_permits(claims)).await?,
+        let call = match kind {
+            Renews::Locks => self.to_renew_locks(claims),
+            Renews::Shares => Self::to_renew_shares(claims, false),
+            Renews::Permits => self.to_renew_permits(claims, false),
         };
-        let link = watched::Renewed::of(&answer);
+        let answer = self.eval(DOING, slot, &call).await?;
+        let live = Arc::clone(&answer.live);
         let extensions = self.extensions(answer, claims).await?;
         let there = claims.iter().zip(&extensions).filter(|(_, answer)| matches!(answer, Ok(Renewal::Extended { .. })));
-        link.watch(there.map(|(claim, _)| *claim));
+        live.watch(there.map(|(claim, _)| *claim));
         Ok(extensions)
     }
 
     /// What a script says of some claims, once enough replicas have it.
-    pub(super) async fn extensions(&self, answer: Answer, claims: &[&Claim]) -> Result<Vec<Result<Renewal>>> {
+    async fn extensions(&self, answer: Answer, claims: &[&Claim]) -> Result<Vec<Result<Renewal>>> {
         if let Some(sync) = self.sync {
-            answer.synced("renewing", sync).await?;
+            answer.live.synced(DOING, sync).await?;
         }
-        let answers = array(answer.value, "renewing")?;
+        let answers = array(answer.value, DOING)?;
         if answers.len() != claims.len() {
-            return Err(unexpected("renewing"));
+            return Err(unexpected(DOING));
         }
         Ok(answers.iter().zip(claims).map(|(answer, claim)| extended(answer, claim)).collect())
     }
 
-    async fn extend_locks(&self, slot: u16, claims: &[&Claim]) -> Result<Answer> {
-        let notes: Vec<String> = claims.iter().map(|c| keys::note(&c.resource)).collect();
-        let owners: Vec<[String; 2]> = claims.iter().map(|c| [c.owner.to_string(), c.lease_millis().to_string()]).collect();
-        let mut keys = Vec::with_capacity(claims.len());
-        let mut args = Vec::with_capacity(3 * claims.len());
-        for ((claim, note), [owner, lease]) in claims.iter().zip(&notes).zip(&owners) {
-            keys.push(claim.resource.as_str());
-            args.extend([&**owner, &**lease, if claim.note.is_some() { "1" } else { "0" }]);
-            if claim.note.is_some() {
-                keys.push(note);
-            }
-        }
-        self.eval("renewing", slot, &self.scripts.renew, &keys, &args).await
+    async fn extend_one(&self, slot: u16, claim: &Claim) -> Result<Renewal> {
+        let answers = self.extend_at_once(slot, Renews::of(claim.mode), &[claim]).await?;
+        answers.into_iter().next().unwrap_or_else(|| Err(unexpected(DOING)))
     }
 
-    pub(super) async fn extend_one(&self, slot: u16, claim: &Claim) -> Result<Renewal> {
-        let answers = self.extend_at_once(slot, Renews::of(claim.mode), &[claim]).await?;
-        answers.into_iter().next().unwrap_or_else(|| Err(unexpected("renewing")))
+    /// Extends one hold while its slot moves: at once if its keys are at one server, unless that was `tried`; else key by key.
+    async fn extend_by_key(&self, slot: u16, claim: &Claim, tried: bool) -> Result<Renewal> {
+        if !tried {
+            match self.extend_one(slot, claim).await {
+                Err(e) if e.fault() == Some(Fault::Moving) => {}
+                answer => return answer,
+            }
+        }
+        let call = match claim.mode {
+            Mode::Permits { .. } => self.to_renew_permits(&[claim], true),
+            Mode::Write => Self::to_renew_shares(&[claim], true),
+            Mode::Read | Mode::Downgrade => {
+                // First the share: one that has lapsed is not made again, and a reader counts as alive while its share lives.
+                let mut expire = cmd("PEXPIRE");
+                expire.arg(keys::share(&claim.resource, claim.owner)).arg(claim.lease_millis());
+                let answer = self.router.ask(slot, Question::command(DOING, &expire)).await?;
+                if let Some(sync) = self.sync {
+                    answer.live.synced(DOING, sync).await?;
+                }
+                if answer.value != Value::Int(1) {
+                    return Ok(Renewal::Gone);
+                }
+                let args = [claim.owner.to_string(), claim.lease_millis().to_string()];
+                ScriptCall::new(&FAMILY.rw_renew_alone, &[claim.resource.as_str()], &args)
+            }
+            // A note may wait for the next time.
+            _ => return self.extend_one(slot, &Claim { note: None, ..claim.clone() }).await,
+        };
+        let answer = self.eval(DOING, slot, &call).await?;
+        let answers = self.extensions(answer, &[claim]).await?;
+        answers.into_iter().next().unwrap_or_else(|| Err(unexpected(DOING)))
     }
 }
 
@@ -128,6 +156,6 @@ fn extended(answer: &Value, claim: &Claim) -> Result<Renewal> {
     match answer {
         Value::Int(1) => Ok(Renewal::Extended { valid_for: claim.lease }),
         Value::Int(0) => Ok(Renewal::Gone),
-        other => Err(text(other).map_or_else(|| unexpected("renewing"), |why| refused("renewing", why))),
+        other => Err(text(other).map_or_else(|| unexpected(DOING), |why| refused(DOING, why))),
     }
 }

@@ -1,11 +1,11 @@
 //! Names that no lock may have: those of the keys that are kept beside locks.
 
-use super::keys::{LATCH, LEASES, LINE, NOTE, NOTES, PERMITS, SHARE, TOKENS, WRITERS, is_place, name_of_permits};
+use super::keys::{LATCH, LEASES, NOTE, NOTES, PERMITS, QUEUE, SHARE, TOKENS, WRITERS, is_owned, name_of_permits};
 use crate::backend::Mode;
 use crate::error::{Error, Result};
 use crate::name::{ClientId, Resource};
 
-/// Refuses a name that is a key which is kept beside locks, ours or Redisson's, in whatever layout: who locks it would write into that.
+/// Refuses a name that is a key kept beside locks, ours or Redisson's, in any layout: a lock of that name would overwrite it.
 pub(super) fn refuse_reserved(name: &Resource) -> Result<()> {
     if !is_reserved(name.as_str()) {
         return Ok(());
@@ -15,9 +15,9 @@ pub(super) fn refuse_reserved(name: &Resource) -> Result<()> {
     Err(Error::config(format!("the name {:?}", name.as_str()), "is that of a key which is kept beside locks", allowed))
 }
 
-/// Refuses a name that is all tag, `{x}`, where what is kept beside it is all that a lock of `x` has too: the line, those who read
-/// and their writers in line, permits. By Redisson's rule for hash tags the keys are the same, and so `x` and `{x}` would have each
-/// other's. An exclusive lock shares only its counter of tokens and its channel, which does no harm, and a latch nothing.
+/// Refuses a name that is all tag, `{x}`, in modes that keep a queue, readers or permits beside it: by Redisson's rule for hash tags
+/// `x` and `{x}` would have the same keys. An exclusive lock shares only its counter of tokens and its channel, which does no harm,
+/// and a latch nothing.
 pub(super) fn refuse_all_tag(name: &Resource, mode: Mode) -> Result<()> {
     let shares =
         matches!(mode, Mode::Fair | Mode::Read | Mode::Write | Mode::Downgrade | Mode::Permits { .. } | Mode::Resize { .. });
@@ -34,19 +34,19 @@ fn is_reserved(key: &str) -> bool {
     let braced = rest.contains('{');
     match kind {
         NOTE | NOTES | WRITERS | PERMITS => return braced,
-        LATCH => return braced && is_place(key),
+        LATCH => return braced && is_owned(key),
         "tenure_client" => {
             return rest.len().checked_sub(36).and_then(|at| rest.get(at..)).is_some_and(|id| id.parse::<ClientId>().is_ok());
         }
         "tenure_fence" | "tenure_fence_tag" => return braced,
         "tenure_mark" => return true,
         "tenure" if key == LEASES || key.starts_with("tenure:leases:") => return true,
-        _ if TOKENS.contains(&kind) || LINE.contains(&kind) => return braced,
+        _ if TOKENS.contains(&kind) || QUEUE.contains(&kind) => return braced,
         _ => {}
     }
     let is_share = |(share, n): (&str, &str)| {
         let owner = share.strip_suffix(SHARE).and_then(|share| share.strip_suffix(':'));
-        n.bytes().all(|b| b.is_ascii_digit()) && owner.is_some_and(|owner| is_place(owner) && owner.contains('{'))
+        n.bytes().all(|b| b.is_ascii_digit()) && owner.is_some_and(|owner| is_owned(owner) && owner.contains('{'))
     };
     name_of_permits(key, false).is_some() || key.rsplit_once(':').is_some_and(is_share)
 }
@@ -56,7 +56,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::backends::redis::keys::{Layout, client, held_permits, latch_mark, leases, line, note, notes, share, writers};
+    use crate::backends::redis::keys::{Layout, client, held_permits, latch_mark, leases, note, notes, queue, share, writers};
     use crate::name::OwnerId;
 
     fn resource(name: &str) -> Resource {
@@ -80,7 +80,7 @@ mod tests {
             leases(""),
             leases(name.as_str()),
         ];
-        all.extend(line(name));
+        all.extend(queue(name));
         all
     }
 

@@ -1,182 +1,117 @@
-//! Which server is asked: one, the master that sentinels name, or the one that has the slot. The verbs do not know.
+//! Which server is asked: one, the master that sentinels name, or the owner of a cluster's slot. The verbs do not know.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
-
+use super::calls::Answer;
+use super::cluster::Cluster;
 use super::fault::{Cause, Failure, NAME};
 use super::link::Link;
-use super::question::{Answer, Question};
+use super::question::Question;
 use super::reserved::refuse_reserved;
 use super::shared::{Shared, Wake, lock};
+use super::slots::{slot_of, slot_of_name};
 use crate::error::{Error, Fault, Result};
 use crate::name::Resource;
 use crate::retry::jitter;
 use crate::signal::Signal;
 
-/// How often one question is sent on from server to server.
+/// How many servers are asked one question.
 const HOPS: usize = 5;
 
-/// A server that has not answered for this long may not be the one to ask any more.
+/// A server that has not answered for this long may have been replaced.
 const SLOW: Duration = Duration::from_millis(250);
 
-/// How long what is broken is looked after when nobody has asked for it any more.
+/// How long a broken deployment is probed after the last failed call.
 const CARE: Duration = Duration::from_secs(10);
 
-/// A deployment of Redis, as far as it decides who is asked.
-#[async_trait]
-pub(super) trait Route: fmt::Debug + Send + Sync {
-    /// Which slot a name is in. Refuses names whose keys would be in several.
-    fn slot(&self, name: &Resource) -> Result<u16>;
-
-    /// The slot of a key that stands for itself.
-    fn slot_of_key(&self, key: &str) -> u16;
-
-    /// The link to the server that has a slot, if one is known.
-    fn known_link(&self, slot: u16) -> Option<Arc<Link>>;
-
-    /// Looks for the server that has a slot.
-    async fn find_link(&self, slot: u16) -> Result<Arc<Link>>;
-
-    /// Whether another server may take the place of one that is slow.
-    fn has_others(&self) -> bool;
-
-    /// Whether a link still is the one for a slot.
-    fn is_current(&self, slot: u16, link: &Arc<Link>) -> bool;
-
-    /// Where to ask instead, if the question was not heard for being put to the wrong server.
-    async fn instead(&self, slot: u16, failed: &Arc<Link>, failure: &Failure) -> Option<Hop>;
-
-    /// The links to all known servers, the most promising first: whatever any of them could say.
-    fn servers(&self) -> Vec<Arc<Link>>;
-
-    /// The links to all servers that have locks.
-    async fn masters(&self) -> Result<Vec<Arc<Link>>>;
-
-    /// Takes note that a server does not answer; it may, or somebody else may take its place.
-    fn suspect(&self, link: &Arc<Link>);
-
-    /// Looks once whether all that calls have found broken works again, and wakes those who wait for it.
-    async fn mend(&self) -> bool;
-
-    fn close(&self);
+/// How a deployment decides which server is asked.
+#[derive(Debug)]
+pub(super) enum Route {
+    /// One server at a time: always the same, or the present master.
+    One(Arc<Link>),
+    /// The owner of the slot.
+    Cluster(Arc<Cluster>),
 }
 
-/// The next server to be asked.
+/// The next server to ask.
 pub(super) struct Hop {
     pub(super) link: Arc<Link>,
-    /// Although the slot has yet to arrive there.
+    /// The slot has yet to arrive there.
     pub(super) asking: bool,
-}
-
-/// One server at a time: always the same, or the master of the moment.
-#[derive(Debug)]
-pub(super) struct One(pub(super) Arc<Link>);
-
-#[async_trait]
-impl Route for One {
-    fn slot(&self, _: &Resource) -> Result<u16> {
-        Ok(0)
-    }
-
-    fn slot_of_key(&self, _: &str) -> u16 {
-        0
-    }
-
-    fn known_link(&self, _: u16) -> Option<Arc<Link>> {
-        Some(Arc::clone(&self.0))
-    }
-
-    async fn find_link(&self, _: u16) -> Result<Arc<Link>> {
-        Ok(Arc::clone(&self.0))
-    }
-
-    fn has_others(&self) -> bool {
-        self.0.follows_master()
-    }
-
-    fn is_current(&self, _: u16, _: &Arc<Link>) -> bool {
-        true
-    }
-
-    async fn instead(&self, _: u16, _: &Arc<Link>, _: &Failure) -> Option<Hop> {
-        None
-    }
-
-    fn servers(&self) -> Vec<Arc<Link>> {
-        vec![Arc::clone(&self.0)]
-    }
-
-    async fn masters(&self) -> Result<Vec<Arc<Link>>> {
-        Ok(self.servers())
-    }
-
-    fn suspect(&self, _: &Arc<Link>) {}
-
-    async fn mend(&self) -> bool {
-        self.0.connect().await.is_ok()
-    }
-
-    fn close(&self) {
-        self.0.close();
-    }
 }
 
 /// Asks along a route.
 #[derive(Debug)]
 pub(super) struct Router {
     me: Weak<Self>,
-    route: Arc<dyn Route>,
+    route: Route,
     pub(super) shared: Arc<Shared>,
     mending: AtomicBool,
     last_failure: Mutex<Instant>,
-    /// When it was last looked whether what is broken works again.
-    looked: Mutex<Option<Instant>>,
+    last_probe: Mutex<Option<Instant>>,
 }
 
 impl Router {
-    pub(super) fn new(route: Arc<dyn Route>, shared: Arc<Shared>) -> Arc<Self> {
+    pub(super) fn new(route: Route, shared: Arc<Shared>) -> Arc<Self> {
         let router = Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             route,
             shared,
             mending: AtomicBool::new(false),
             last_failure: Mutex::new(Instant::now()),
-            looked: Mutex::default(),
+            last_probe: Mutex::default(),
         });
         drop(router.shared.router.set(Arc::downgrade(&router)));
         router
     }
 
-    /// Which slot a name is in. Refuses what is no name for a lock here: the one place that all verbs come by.
+    /// The slot of a name. Refuses names that no lock may have, and names whose keys would be in several slots: all verbs come by here.
     pub(super) fn slot(&self, name: &Resource) -> Result<u16> {
         refuse_reserved(name)?;
-        self.route.slot(name)
+        match &self.route {
+            Route::One(_) => Ok(0),
+            Route::Cluster(_) => slot_of_name(name),
+        }
     }
 
+    /// The slot of a key that belongs to no name.
     pub(super) fn slot_of_key(&self, key: &str) -> u16 {
-        self.route.slot_of_key(key)
+        match &self.route {
+            Route::One(_) => 0,
+            Route::Cluster(_) => slot_of(key),
+        }
     }
 
+    /// The links to all servers that have locks.
     pub(super) async fn masters(&self) -> Result<Vec<Arc<Link>>> {
-        self.route.masters().await
+        match &self.route {
+            Route::One(link) => Ok(vec![Arc::clone(link)]),
+            Route::Cluster(cluster) => cluster.masters().await,
+        }
     }
 
-    /// The connection to the one server that has everything; zero while there is none, and where there are several.
+    /// The connection to the only server; zero while there is none, and in a cluster of several.
     pub(super) fn session(&self) -> u64 {
-        match &*self.route.servers() {
+        match &*self.servers() {
             [one] => one.session(),
             _ => 0,
+        }
+    }
+
+    /// The links to all known servers, the most promising first.
+    fn servers(&self) -> Vec<Arc<Link>> {
+        match &self.route {
+            Route::One(link) => vec![Arc::clone(link)],
+            Route::Cluster(cluster) => cluster.servers(),
         }
     }
 
     /// How waiters are woken here.
     pub(super) async fn wake(&self) -> Result<Wake> {
         let mut trouble = Error::unavailable(NAME, "connecting", Fault::Connection, "no server is known");
-        for link in self.route.servers() {
+        for link in self.servers() {
             match link.connect().await {
                 Ok(wake) => return Ok(wake),
                 Err(failure) => trouble = failure.error,
@@ -185,42 +120,47 @@ impl Router {
         Err(trouble)
     }
 
-    async fn link(&self, slot: u16) -> Result<Arc<Link>> {
-        match self.route.known_link(slot) {
-            Some(link) => Ok(link),
-            None => self.route.find_link(slot).await,
+    fn known_link(&self, slot: u16) -> Option<Arc<Link>> {
+        match &self.route {
+            Route::One(link) => Some(Arc::clone(link)),
+            Route::Cluster(cluster) => cluster.owner(slot),
+        }
+    }
+
+    async fn find_link(&self, slot: u16) -> Result<Arc<Link>> {
+        match &self.route {
+            Route::One(link) => Ok(Arc::clone(link)),
+            Route::Cluster(cluster) => cluster.find_owner(slot).await,
         }
     }
 
     /// Asks the server that has a slot, wherever that is by now.
-    pub(super) async fn ask(&self, doing: &str, slot: u16, question: Question<'_>) -> Result<Answer> {
-        let link = match self.route.known_link(slot) {
+    pub(super) async fn ask(&self, slot: u16, question: Question<'_>) -> Result<Answer> {
+        let link = match self.known_link(slot) {
             Some(link) => link,
-            None => Box::pin(self.route.find_link(slot)).await.inspect_err(|_| self.look_after())?,
+            None => Box::pin(self.find_link(slot)).await.inspect_err(|_| self.look_after())?,
         };
         let hop = Hop { link, asking: false };
-        match self.ask_at(&hop, doing, slot, question).await {
+        match self.ask_at(&hop, slot, question).await {
             Ok(answer) => Ok(answer),
-            // Apart, so that the way of most is short.
-            Err(failure) => Box::pin(self.ask_on(hop, failure, doing, slot, question)).await,
+            // Boxed: the future of most calls stays small.
+            Err(failure) => Box::pin(self.ask_on(hop, failure, slot, question)).await,
         }
     }
 
-    /// Asks elsewhere, if the question was not heard where it was asked.
-    async fn ask_on(&self, hop: Hop, failure: Failure, doing: &str, slot: u16, question: Question<'_>) -> Result<Answer> {
-        let (mut hop, mut failed) = (hop, Some(failure));
-        for _ in 0..HOPS {
-            let failure = match failed.take() {
-                Some(failure) => failure,
-                None => match self.ask_at(&hop, doing, slot, question).await {
-                    Ok(answer) => return Ok(answer),
-                    Err(failure) => failure,
-                },
+    /// Asks elsewhere, if the question was put to the wrong server and so not heard.
+    async fn ask_on(&self, mut hop: Hop, mut failure: Failure, slot: u16, question: Question<'_>) -> Result<Answer> {
+        let moving = |detail: &str| Error::unavailable(NAME, question.doing, Fault::Moving, detail);
+        for asked in 1.. {
+            let next = match &self.route {
+                Route::One(_) => None,
+                Route::Cluster(cluster) => cluster.instead(slot, &hop.link, &failure).await,
             };
-            match self.route.instead(slot, &hop.link, &failure).await {
+            match next {
                 Some(next) if next.asking && question.looks_further() => {
-                    return Err(Error::unavailable(NAME, doing, Fault::Moving, "a part of the slot has yet to arrive"));
+                    return Err(moving("a part of the slot has yet to arrive"));
                 }
+                Some(_) if asked == HOPS => break,
                 Some(next) => hop = next,
                 None => {
                     if failure.cause != Cause::Other {
@@ -229,48 +169,50 @@ impl Router {
                     return Err(failure.error);
                 }
             }
+            failure = match self.ask_at(&hop, slot, question).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
         }
-        let detail = format!("sent on {HOPS} times: the cluster is being changed");
-        Err(Error::unavailable(NAME, doing, Fault::Moving, detail))
+        Err(moving(&format!("sent on {HOPS} times: the cluster is being changed")))
     }
 
-    /// Asks one server. If that takes long, looks whether it is still the one to ask: it may have been replaced at the very
-    /// moment of the question, when there was no call yet that could have been ended.
-    async fn ask_at(&self, hop: &Hop, doing: &str, slot: u16, question: Question<'_>) -> Result<Answer, Failure> {
-        if !self.route.has_others() {
-            return hop.link.ask(doing, question, hop.asking).await;
+    async fn ask_at(&self, hop: &Hop, slot: u16, question: Question<'_>) -> Result<Answer, Failure> {
+        match &self.route {
+            Route::One(link) if !link.follows_master() => hop.link.ask(question, hop.asking).await,
+            _ => Box::pin(self.ask_replaceable(hop, slot, question)).await,
         }
-        // Apart, so that what others wait in is small.
-        Box::pin(self.ask_with_a_look(hop, doing, slot, question)).await
     }
 
-    async fn ask_with_a_look(&self, hop: &Hop, doing: &str, slot: u16, question: Question<'_>) -> Result<Answer, Failure> {
-        let mut call = std::pin::pin!(hop.link.ask(doing, question, hop.asking));
+    /// Asks a server that another one may replace. A slow call checks for that: the replacement may have come just before the call,
+    /// when there was nothing to abort yet.
+    async fn ask_replaceable(&self, hop: &Hop, slot: u16, question: Question<'_>) -> Result<Answer, Failure> {
+        let mut call = std::pin::pin!(hop.link.ask(question, hop.asking));
         loop {
-            match tokio::time::timeout(SLOW.min(self.shared.timeout / 2), &mut call).await {
-                Ok(answer) => return answer,
-                Err(_) if hop.asking || self.route.is_current(slot, &hop.link) => {
-                    self.route.suspect(&hop.link);
-                    self.look_after();
-                }
-                Err(_) => {
-                    let detail = "another server has taken this one's place";
-                    return Err(Failure::lost(Error::unavailable(NAME, doing, Fault::Connection, detail)));
-                }
+            if let Ok(answer) = tokio::time::timeout(SLOW.min(self.shared.timeout / 2), &mut call).await {
+                return answer;
             }
+            if let Route::Cluster(cluster) = &self.route
+                && !hop.asking
+                && !cluster.is_current(slot, &hop.link)
+            {
+                let detail = "another server has taken this one's place";
+                return Err(Failure::lost(Error::unavailable(NAME, question.doing, Fault::Connection, detail)));
+            }
+            self.lost_touch(&hop.link);
         }
     }
 
-    /// Listens for what concerns a name, and for the return of a server that is away: without a connection, or over one that
-    /// breaks, there is nothing to subscribe to, but the busy answer over the next one will see to that.
+    /// Listens for changes of a name, and for the return of a server. A transient failure to subscribe is made up for by the busy
+    /// answer over the next connection.
     pub(super) async fn listen(&self, name: &Resource, channel: &str) -> Result<Signal> {
         let slot = self.slot(name)?;
         let (signal, _) = self.shared.hub.listen(channel);
-        if let Ok(link) = self.link(slot).await
+        if let Ok(link) = self.find_link(slot).await
             && link.wake() == Some(Wake::PubSub)
         {
             let channel = channel.to_owned();
-            // By itself: the one who asks may go half-way.
+            // Spawned: a caller that leaves must not cut it off.
             let subscribe = async move { link.subscribe(&channel).await };
             let subscribed = self.shared.runtime.spawn(subscribe).await.map_err(|_| Error::Closed)?;
             subscribed.map(drop).or_else(|e| if e.is_transient() { Ok(()) } else { Err(e) })?;
@@ -278,13 +220,15 @@ impl Router {
         Ok(signal)
     }
 
-    /// A connection to this server was given up.
+    /// A server does not answer, or its connection was given up.
     pub(super) fn lost_touch(&self, link: &Arc<Link>) {
-        self.route.suspect(link);
+        if let Route::Cluster(cluster) = &self.route {
+            cluster.suspect(link, false);
+        }
         self.look_after();
     }
 
-    /// Sees to it that what a call has found broken is found whole again soon: the next call may be seconds away.
+    /// Probes a broken deployment in the background until it works again: the next call may be seconds away.
     fn look_after(&self) {
         *lock(&self.last_failure) = Instant::now();
         if self.mending.swap(true, Ordering::AcqRel) {
@@ -294,21 +238,21 @@ impl Router {
         self.shared.runtime.spawn(async move {
             let begun = Instant::now();
             while let Some(router) = me.upgrade() {
-                // As long as most failovers take, often; then as seldom as those who wait ask.
+                // Often for as long as most failovers take; then as seldom as waiters ask.
                 let pause = Duration::from_millis(if begun.elapsed() < CARE { 100 } else { 1000 });
-                let due = lock(&router.looked).map_or(Duration::ZERO, |at| pause.saturating_sub(at.elapsed()));
+                let due = lock(&router.last_probe).map_or(Duration::ZERO, |at| pause.saturating_sub(at.elapsed()));
                 drop(router);
-                // At once for the first time; but calls that fail in a row do not make it a race.
+                // Calls that fail in a row share the pause.
                 tokio::time::sleep(due.mul_f64(0.5) + jitter(due)).await;
                 let Some(router) = me.upgrade() else { return };
-                let looked = Instant::now();
-                let mended = tokio::time::timeout(router.shared.timeout, router.route.mend()).await;
-                *lock(&router.looked) = Some(Instant::now());
+                let probed = Instant::now();
+                let works = tokio::time::timeout(router.shared.timeout, router.mend()).await;
+                *lock(&router.last_probe) = Some(Instant::now());
                 let unwanted = router.shared.closed.load(Ordering::Relaxed) || lock(&router.last_failure).elapsed() > CARE;
-                if unwanted || matches!(mended, Ok(true)) {
+                if unwanted || matches!(works, Ok(true)) {
                     router.mending.store(false, Ordering::Release);
-                    // A call may have failed meanwhile, and found that somebody looks after it.
-                    if !unwanted && *lock(&router.last_failure) > looked {
+                    // A call that failed meanwhile has found this task at work.
+                    if !unwanted && *lock(&router.last_failure) > probed {
                         router.look_after();
                     }
                     return;
@@ -317,8 +261,19 @@ impl Router {
         });
     }
 
+    /// Whether all works again.
+    async fn mend(&self) -> bool {
+        match &self.route {
+            Route::One(link) => link.connect().await.is_ok(),
+            Route::Cluster(cluster) => cluster.mend().await,
+        }
+    }
+
     pub(super) fn close(&self) {
         self.shared.closed.store(true, Ordering::Relaxed);
-        self.route.close();
+        match &self.route {
+            Route::One(link) => link.close(),
+            Route::Cluster(cluster) => cluster.close(),
+        }
     }
 }

@@ -108,7 +108,7 @@ impl Sentinels {
         let live = lock(&sentinel.live).clone();
         let connection = match live {
             Some(connection) => connection,
-            // Nobody hears from this one until it is kept; it lives as long as its question.
+            // Without pushes, and only for this question.
             None => sentinel.server.connect(config(), self.timeout).await.map_err(failed)?,
         };
         let (mut one, mut other) = (connection.clone(), connection);
@@ -127,7 +127,7 @@ impl Sentinels {
             let problem = format!("is unknown to the sentinel {}", sentinel.at);
             Error::config(format!("the master {:?}", self.master), problem, "a name that SENTINEL MASTERS lists")
         })?;
-        // Who may not ask for the epoch has to take their words as equal.
+        // A user that may not ask for the epoch takes all answers as equal.
         let epoch = about.ok().as_ref().and_then(|about| field(about, "config-epoch")).and_then(int);
         Ok((epoch.unwrap_or_default(), address))
     }

@@ -34,8 +34,8 @@ pub(super) fn slot_of_name(name: &Resource) -> Result<u16> {
     Ok(slot_of(text))
 }
 
-/// A row of `CLUSTER SLOTS`: which slots, and who has them; the master comes first. Nobody, if it cannot be reached by
-/// what the row says of it.
+/// A row of `CLUSTER SLOTS`: a range of slots and its servers, the master first. No servers, if the row has no usable address of the
+/// master.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) first: u16,

@@ -1,18 +1,18 @@
-//! The verbs of the contract, and the first of them: asking for a lock, once, and once more by those who will wait for it.
+//! The verbs of the contract, and the first of them: acquiring.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redis::{Cmd, Value, cmd};
+use redis::{Value, cmd};
 
+use super::calls::Answer;
 use super::fault::NAME;
 use super::keys::{self, Layout};
-use super::question::{Answer, Question, call_of, write_key};
+use super::question::{Question, Tracking};
 use super::reply::{is_redisson_field, text, token_of, unexpected};
 use super::reserved::refuse_all_tag;
-use super::scripts::Source;
 use super::shared::Wake;
-use super::{Redis, wire, written};
+use super::{Redis, written};
 use crate::backend::{
     Attempt, Backend, Broken, Capabilities, Claim, Mode, Queue, Released, Renewal, Retry, Scope, Server, State, Voter,
 };
@@ -20,13 +20,13 @@ use crate::error::{Error, Fault, Result};
 use crate::name::{Resource, Token};
 use crate::signal::Signal;
 
-/// How soon those ask again whom nobody tells: other libraries of the plain layout publish nothing, and a server that has yet
-/// to take over a slot remembers nobody.
+/// How soon a waiter asks again that no push will wake: other libraries of the plain layout publish nothing, and a server that has yet
+/// to take over a slot tracks nothing.
 const UNTOLD: Duration = Duration::from_millis(200);
 
 impl Redis {
-    /// A free lock costs one question. Whoever is told "busy" and will wait asks again at once, and to be told of the next change
-    /// from then on: so the server remembers nothing for those who get what they ask for.
+    /// A free lock costs one question. A caller that is told "busy" and will wait asks again at once, with its keys tracked: so the
+    /// server tracks nothing for callers that get the lock.
     async fn ask(&self, claim: &Claim, at_least: Option<Token>) -> Result<Attempt> {
         // A quorum may find a node of another layout after it has said what it carries.
         self.capabilities.refuse(claim.mode)?;
@@ -39,71 +39,54 @@ impl Redis {
         }
         let shared = &self.router.shared;
         let channel = self.layout.channel_of(claim);
-        // Those who read also wait for writers in line.
+        // Readers also wait for writers in the queue.
         let (name, writers) = (claim.resource.as_str(), keys::writers(&claim.resource));
-        let heeds = [name, &*writers];
-        let heeds = &heeds[..1 + usize::from(claim.mode == Mode::Read)];
-        // Before the question: what is heard while it is under way may be of what it has read.
-        let heard = shared.hub.version(&channel).filter(|_| answer.wake() == Wake::Tracking && claim.mode != Mode::Fair);
+        let tracked = [name, &*writers];
+        let tracked = &tracked[..1 + usize::from(claim.mode == Mode::Read)];
+        // Before the question: a push during the call may be of a change after its read.
+        let heard = shared.hub.version(&channel).filter(|_| answer.live.wake == Wake::Tracking && claim.mode != Mode::Fair);
         if let Some(heard) = heard
-            && !shared.is_told(&channel, heeds, answer.session(), heard)
+            && !shared.is_told(&channel, tracked, answer.live.id, heard)
         {
-            let (again, second) = Box::pin(self.ask_once(slot, claim, at_least, heeds)).await?;
+            let (again, second) = Box::pin(self.ask_once(slot, claim, at_least, tracked)).await?;
             let Attempt::Busy { retry: Retry::OnSignal { within: next }, holder: present } = again else { return Ok(again) };
             (answer, within, holder) = (second, next, present);
-            if answer.will_tell() {
-                shared.will_be_told(&channel, heeds, answer.session(), heard);
+            if answer.tracking == Tracking::Yes {
+                shared.will_be_told(&channel, tracked, answer.live.id, heard);
             } else {
                 within = within.min(UNTOLD);
             }
         }
         if let Some(link) = answer.live.link.upgrade() {
-            within = within.min(link.waits(&channel, claim, answer.wake()));
+            within = within.min(link.waits(&channel, claim, answer.live.wake));
         }
-        if answer.wake() == Wake::PubSub && self.layout == Layout::Plain {
+        if answer.live.wake == Wake::PubSub && self.layout == Layout::Plain {
             within = within.min(UNTOLD);
         }
         Ok(Attempt::busy(within, holder))
     }
 
-    /// One question, answered by so many replicas too as must have a grant.
-    async fn ask_once(&self, slot: u16, claim: &Claim, at_least: Option<Token>, heeds: &[&str]) -> Result<(Attempt, Answer)> {
-        let call = match claim.mode {
-            Mode::Exclusive => self.to_acquire_lock(claim, at_least)?,
-            _ => self.to_acquire(claim, at_least)?.by_hash(),
-        };
-        let (source, by_hash) = &call;
+    /// One question. A grant counts once enough replicas have it.
+    async fn ask_once(&self, slot: u16, claim: &Claim, at_least: Option<Token>, tracked: &[&str]) -> Result<(Attempt, Answer)> {
+        let call = self.to_acquire(claim, at_least)?;
         let record = self.keep_record(claim.lease);
-        let answer = self.router.ask("acquiring", slot, Question::Script { source, by_hash, heeds }).await;
+        let answer = self.router.ask(slot, Question::script("acquiring", &call).tracking(tracked)).await;
         if let Some(record) = record {
             Box::pin(written(record)).await;
         }
         let answer = answer?;
         let Value::Array(items) = &answer.value else { return Err(unexpected("acquiring")) };
         if let ([Value::Int(1 | 2), ..], Some(sync)) = (&**items, self.sync)
-            && let Err(e) = Box::pin(answer.synced("acquiring", sync)).await
+            && let Err(e) = Box::pin(answer.live.synced("acquiring", sync)).await
         {
-            // Nobody may rely on it, so nobody shall have it. If this does not arrive either, the engine repeats it.
-            // What is only changed stays: its holder has it on the strength of what was confirmed before, and asks again.
+            // An unconfirmed grant is given back; if that does not arrive either, the engine repeats it. A conversion stays: its holder
+            // relies on the hold that was confirmed before, and asks again.
             if claim.mode.holds() && claim.mode != Mode::Downgrade {
                 drop(Box::pin(self.send_release(claim)).await);
             }
             return Err(e);
         }
         Ok((self.attempt(claim, items)?, answer))
-    }
-
-    fn to_acquire_lock(&self, claim: &Claim, at_least: Option<Token>) -> Result<(&'static Source, Cmd)> {
-        let (name, source) = (&claim.resource, &self.scripts.acquire);
-        let note = claim.note.as_ref().map(|_| keys::note(name));
-        let mut call = call_of(source, 2 + usize::from(note.is_some()), 3 * name.as_str().len() + 192, 6);
-        call.arg(name.as_str());
-        write_key(&mut call, self.layout.token(name));
-        call.arg(note);
-        self.write_owner(&mut call, claim);
-        call.arg(claim.lease_millis()).arg(claim.tokens).arg(&*self.token_idle).arg(wire::least(at_least, claim.tokens)?);
-        call.arg(claim.note.as_deref());
-        Ok((source, call))
     }
 
     /// What the script says.
@@ -114,7 +97,7 @@ impl Redis {
                     self.wake(claim);
                 }
                 let top = token_of(top).ok_or_else(|| unexpected("acquiring"))?;
-                // Zero is below all tokens: a fence would let everybody in after it.
+                // Zero is below all tokens: a fence would let every later write in.
                 let first = top.get().checked_sub(u64::from(claim.tokens) - 1).filter(|first| *first > 0);
                 let first = first.ok_or_else(|| unexpected("acquiring"))?;
                 Ok(Attempt::Granted { token: Token::new(first), valid_for: claim.lease })
@@ -150,7 +133,7 @@ impl Backend for Redis {
     }
 
     fn partition(&self, resource: &Resource) -> u32 {
-        // A name that is refused is held by nobody.
+        // A refused name is never held.
         self.router.slot(resource).map_or(0, u32::from)
     }
 
@@ -167,7 +150,7 @@ impl Backend for Redis {
             return Ok(Released::NotHeld);
         }
         let released = self.send_release(claim).await?;
-        // Those who share may have waited for a writer that only stood in line.
+        // Readers may have waited for a writer that was only in the queue.
         if released != Released::NotHeld || claim.mode == Mode::Write {
             self.wake(claim);
         }
@@ -194,7 +177,7 @@ impl Backend for Redis {
         let mut del = cmd("DEL");
         del.arg(&key);
         // The record ends by itself if this does not reach the server.
-        drop(self.router.ask("removing the client's record", self.router.slot_of_key(&key), Question::Command(&del)).await);
+        drop(self.router.ask(self.router.slot_of_key(&key), Question::command("removing the client's record", &del)).await);
         self.router.close();
         Ok(())
     }

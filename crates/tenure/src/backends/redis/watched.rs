@@ -1,8 +1,8 @@
-//! Holds that the server watches for us: it tells when somebody else changes or deletes their keys.
+//! Holds that the server watches for us: it pushes when another client changes or deletes their keys.
 //!
-//! Only keys are watched that nobody but their holder writes to: the key of a lock, and a reader's own share. A renewal writes
-//! to them too, and the server tells of that as of any other write. So they are watched anew after each renewal, by reading
-//! them, which changes nothing: what is heard before the answer may be of the renewal, and is asked after once more.
+//! Only keys are watched that their holder alone writes: the key of a lock, and a reader's own share. A renewal writes them, too, and
+//! the server pushes that as any other write. So they are read, and thereby watched anew, after each renewal. A push before the answer
+//! may be of the renewal, so the keys are read once more.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,21 +13,20 @@ use tracing::debug;
 
 use super::connection::Connection;
 use super::keys::{self, Layout};
-use super::link::Link;
-use super::question::Answer;
+use super::link::{Link, Live};
 use super::reply::text;
 use super::shared::{Wake, lock};
 use crate::backend::{Claim, Losses, Mode};
 use crate::name::OwnerId;
 
-/// How often what was heard too early is asked after.
+/// How often keys are read again because of an early push.
 const TRIES: usize = 4;
 
 /// Who holds by which key.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
     holds: Mutex<HashMap<String, Hold>>,
-    /// How many there are, for those who only want to know whether there are any.
+    /// How many there are, readable without the lock.
     count: AtomicUsize,
     pub(super) losses: Losses,
 }
@@ -65,7 +64,7 @@ enum Proof {
     Field(String),
     /// The value itself.
     Value(String),
-    /// The key is nobody else's.
+    /// The key itself: it has the owner in its name.
     Key,
 }
 
@@ -99,7 +98,7 @@ impl Watch {
 }
 
 impl Watched {
-    /// Somebody has written to a key. Whether that was a loss, the next renewal will say.
+    /// A key was written. The next renewal says whether that was a loss.
     pub(super) fn changed(&self, key: &str) {
         if self.count.load(Ordering::Acquire) == 0 {
             return;
@@ -116,7 +115,7 @@ impl Watched {
         self.losses.suspect(owner);
     }
 
-    /// It is given back, or renewed: what is heard of it from now on is our own doing.
+    /// It is released or renewed: pushes from now on are of our own write.
     pub(super) fn leave(&self, claim: &Claim) {
         if self.count.load(Ordering::Acquire) == 0 {
             return;
@@ -131,7 +130,7 @@ impl Watched {
         self.count.store(holds.len(), Ordering::Release);
     }
 
-    /// The connection is another one, or the database was emptied: nobody knows what is left of any hold.
+    /// The connection is another one, or the database was emptied: every hold may be gone.
     pub(super) fn lost_sight(&self) {
         let mut holds = lock(&self.holds);
         holds.clear();
@@ -148,7 +147,7 @@ impl Watched {
         self.count.store(holds.len(), Ordering::Release);
     }
 
-    /// The server watches these. Those of which something was heard before it said so are to be asked after.
+    /// The server watches these. Returns those with a push before its answer, which are to be read again.
     fn is_watched(&self, keys: Vec<Watch>) -> Vec<Watch> {
         let mut holds = lock(&self.holds);
         let heard = |Watch { key, owner, .. }: &Watch| match holds.get_mut(key) {
@@ -172,17 +171,10 @@ impl Watched {
     }
 }
 
-/// Where holds were renewed.
-pub(super) struct Renewed(Option<Arc<Link>>);
-
-impl Renewed {
-    pub(super) fn of(answer: &Answer) -> Self {
-        Self(if answer.wake() == Wake::Tracking { answer.live.link.upgrade() } else { None })
-    }
-
-    /// Has the server watch these holds. By itself: no renewal waits for this.
-    pub(super) fn watch<'a>(self, claims: impl Iterator<Item = &'a Claim>) {
-        let Some(link) = self.0 else { return };
+impl Live {
+    /// Has the server watch holds that were renewed over this connection. Spawned: no renewal waits for this.
+    pub(super) fn watch<'a>(&self, claims: impl Iterator<Item = &'a Claim>) {
+        let Some(link) = self.link.upgrade().filter(|_| self.wake == Wake::Tracking) else { return };
         let keys: Vec<_> = claims.filter_map(|claim| Watch::of(claim, link.shared.layout)).collect();
         if !keys.is_empty() {
             let runtime = link.shared.runtime.clone();
@@ -219,8 +211,7 @@ impl Link {
     }
 }
 
-/// Has the server remember keys for us by reading them, and looks whose they are then: what was changed before is seen, what is changed
-/// after is told.
+/// Reads keys so that the server tracks them, and then whose they are: an earlier change is seen, a later one is pushed.
 async fn read(connection: &Connection, keys: &[Watch]) -> RedisResult<Vec<bool>> {
     let mut all = pipe();
     all.cmd("CLIENT").arg("CACHING").arg("YES").cmd("EXISTS");

@@ -1,37 +1,23 @@
-//! What goes to the server for each mode other than the exclusive one: which script, with which keys and arguments.
+//! What goes to the server for each verb and mode: which script, with which keys and arguments.
 
+use std::io::Write as _;
 use std::time::Duration;
 
-use redis::Cmd;
+use redis::{Cmd, RedisWrite as _};
 
 use super::Redis;
 use super::fault::NAME;
 use super::keys;
-use super::question::by_hash;
-use super::scripts::{FAMILY, Source};
+use super::question::ScriptCall;
+use super::scripts::FAMILY;
 use crate::backend::{Claim, Mode, Queue};
 use crate::error::{Error, Fault, Result};
 use crate::name::Token;
 
-/// How long numbers live that nobody uses any more.
+/// How long unused numbers live.
 const NUMBER_IDLE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// How long it is known what an owner has done to a latch, so that asking again does it once.
 const REMEMBER: Duration = Duration::from_secs(600);
-
-/// A script with its keys and arguments.
-pub(super) struct Call {
-    pub(super) source: &'static Source,
-    pub(super) keys: Vec<String>,
-    pub(super) args: Vec<String>,
-}
-
-impl Call {
-    pub(super) fn by_hash(&self) -> (&'static Source, Cmd) {
-        let keys: Vec<&str> = self.keys.iter().map(String::as_str).collect();
-        let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
-        (self.source, by_hash(self.source, &keys, &args))
-    }
-}
 
 /// Claims that one renewal can extend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,7 +48,8 @@ pub(super) fn least(at_least: Option<Token>, tokens: u32) -> Result<String> {
     Ok(first.plus(u64::from(tokens) - 1).ok_or_else(exhausted)?.to_string())
 }
 
-fn place(claim: &Claim) -> String {
+/// How long a position in the queue lives, if there shall be one.
+fn position_lease(claim: &Claim) -> String {
     if claim.queue == Queue::Never { "0".to_owned() } else { millis(claim.place_lease()) }
 }
 
@@ -73,22 +60,36 @@ impl Redis {
         millis(if idle.is_zero() { NUMBER_IDLE } else { idle }.max(2 * lease))
     }
 
-    pub(super) fn to_acquire(&self, claim: &Claim, at_least: Option<Token>) -> Result<Call> {
-        let name = &claim.resource;
+    /// Adds the owner of a claim.
+    fn write_owner(&self, command: &mut Cmd, claim: &Claim) {
+        let owner = claim.owner;
+        if owner.client != self.client.id {
+            return command.write_arg_fmt(owner);
+        }
+        let mut arg = command.writer_for_next_arg();
+        // Memory refuses nothing.
+        drop(arg.write_all(self.client_text.as_bytes()).and_then(|()| write!(arg, ":{}", owner.number)));
+    }
+
+    pub(super) fn to_acquire(&self, claim: &Claim, at_least: Option<Token>) -> Result<ScriptCall> {
+        let (name, least) = (&claim.resource, least(at_least, claim.tokens)?);
+        if claim.mode == Mode::Exclusive {
+            return Ok(self.to_acquire_lock(claim, &least));
+        }
         let (owner, lease, idle) = (claim.owner.to_string(), claim.lease_millis().to_string(), self.token_idle.clone());
         let (main, token, note) = (name.as_str().to_owned(), self.layout.token(name).to_string(), claim.note.as_deref());
         let (channel, verb) = (self.layout.channel_of(claim), self.publish().to_owned());
-        let least = least(at_least, claim.tokens)?;
         let call = match claim.mode {
             Mode::Fair => {
-                let [line, deadlines, ours] = keys::line(name);
-                let mut keys = vec![main, token, line, deadlines, ours];
-                let mut args = vec![owner, lease, idle, place(claim), self.layout.channel(name).to_string(), verb, least];
+                let [queue, deadlines, ours] = keys::queue(name);
+                let mut keys = vec![main, token, queue, deadlines, ours];
+                let mut args =
+                    vec![owner, lease, idle, position_lease(claim), self.layout.channel(name).to_string(), verb, least];
                 if let Some(note) = note {
                     keys.push(keys::note(name));
                     args.push(note.to_owned());
                 }
-                Call { source: &FAMILY.fair_acquire, keys, args }
+                ScriptCall::new(&FAMILY.fair_acquire, &keys, &args)
             }
             Mode::Read | Mode::Write | Mode::Downgrade => {
                 let how = match claim.mode {
@@ -96,26 +97,26 @@ impl Redis {
                     Mode::Downgrade => "downgrade",
                     _ => "read",
                 };
-                let how = how.to_owned();
-                let keys = vec![main, token, keys::writers(name), keys::notes(name), keys::share(name, claim.owner)];
-                let mut args = vec![how, owner, lease, claim.tokens.to_string(), idle, place(claim), channel, verb, least];
+                let (how, tokens, position) = (how.to_owned(), claim.tokens.to_string(), position_lease(claim));
+                let keys = [main, token, keys::writers(name), keys::notes(name), keys::share(name, claim.owner)];
+                let mut args = vec![how, owner, lease, tokens, idle, position, channel, verb, least];
                 args.extend(note.map(str::to_owned));
-                Call { source: &FAMILY.rw_acquire, keys, args }
+                ScriptCall::new(&FAMILY.rw_acquire, &keys, &args)
             }
             Mode::Permits { take, of } => {
-                let keys = vec![main, keys::held_permits(name, self.counters), keys::notes(name), token];
+                let keys = [main, keys::held_permits(name, self.counters), keys::notes(name), token];
                 let (life, note) = (self.life(claim.lease), note.unwrap_or_default().to_owned());
                 let mut args = vec![owner, lease, of.to_string(), idle, life, channel, verb, note, least];
                 args.extend(keys::permit_ids(claim.owner, take));
-                Call { source: &FAMILY.permits_acquire, keys, args }
+                ScriptCall::new(&FAMILY.permits_acquire, &keys, &args)
             }
             Mode::Resize { .. } if self.counters => {
-                // Who of the others holds how many is written nowhere.
+                // Which permits the other clients hold is written nowhere.
                 return Err(Error::Unsupported { backend: NAME, what: "resizing with semaphore=counter".to_owned() });
             }
             Mode::Resize { of } => {
-                let keys = vec![main, keys::held_permits(name, self.counters), keys::notes(name)];
-                Call { source: &FAMILY.permits_resize, keys, args: vec![of.to_string(), self.life(claim.lease), channel, verb] }
+                let keys = [main, keys::held_permits(name, self.counters), keys::notes(name)];
+                ScriptCall::new(&FAMILY.permits_resize, &keys, &[of.to_string(), self.life(claim.lease), channel, verb])
             }
             Mode::Exclusive | Mode::SetCount { .. } | Mode::CountDown | Mode::CountZero | Mode::RemoveCount => {
                 return self.to_count(claim, channel, verb);
@@ -124,8 +125,21 @@ impl Redis {
         Ok(call)
     }
 
-    /// What a latch is asked.
-    fn to_count(&self, claim: &Claim, channel: String, verb: String) -> Result<Call> {
+    /// Written in place, without strings in between: this is the hot path.
+    fn to_acquire_lock(&self, claim: &Claim, least: &str) -> ScriptCall {
+        let name = &claim.resource;
+        let note = claim.note.as_ref().map(|_| keys::note(name));
+        let keys = 2 + usize::from(note.is_some());
+        let mut call = ScriptCall::with_room(&self.scripts.acquire, keys, 3 * name.as_str().len() + 192, 6);
+        call.command.arg(name.as_str());
+        call.write_key(self.layout.token(name));
+        call.command.arg(note);
+        self.write_owner(&mut call.command, claim);
+        call.command.arg(claim.lease_millis()).arg(claim.tokens).arg(&*self.token_idle).arg(least).arg(claim.note.as_deref());
+        call
+    }
+
+    fn to_count(&self, claim: &Claim, channel: String, verb: String) -> Result<ScriptCall> {
         let name = &claim.resource;
         let (what, count) = match claim.mode {
             Mode::SetCount { of } => ("set", of),
@@ -137,58 +151,97 @@ impl Redis {
             let problem = "has braces, and so another slot than the channel of its latch";
             return Err(Error::config(format!("the latch {name:?}"), problem, "in a cluster: a name without braces"));
         }
-        let keys = vec![name.as_str().to_owned(), keys::latch_mark(name, claim.owner)];
+        let keys = [name.as_str().to_owned(), keys::latch_mark(name, claim.owner)];
         let (owner, life, remember) = (claim.owner.to_string(), self.life(claim.lease), millis(REMEMBER));
-        let args = vec![what.to_owned(), owner, count.to_string(), life, remember, channel, verb];
-        Ok(Call { source: &FAMILY.latch, keys, args })
+        Ok(ScriptCall::new(&FAMILY.latch, &keys, &[what.to_owned(), owner, count.to_string(), life, remember, channel, verb]))
     }
 
-    pub(super) fn to_release(&self, claim: &Claim) -> Call {
+    pub(super) fn to_release(&self, claim: &Claim) -> ScriptCall {
         let name = &claim.resource;
-        let (main, owner) = (name.as_str().to_owned(), claim.owner.to_string());
-        let (channel, verb) = (self.layout.channel_of(claim), self.publish().to_owned());
+        if claim.mode == Mode::Exclusive {
+            return self.to_release_lock(claim);
+        }
+        let (main, owner, verb) = (name.as_str().to_owned(), claim.owner.to_string(), self.publish().to_owned());
         match claim.mode {
             Mode::Read | Mode::Write | Mode::Downgrade => {
-                let keys = vec![main, keys::writers(name), keys::notes(name), keys::share(name, claim.owner)];
-                Call { source: &FAMILY.rw_release, keys, args: vec![owner, keys::shares(name), channel, verb] }
+                let keys = [main, keys::writers(name), keys::notes(name), keys::share(name, claim.owner)];
+                let args = [owner, keys::shares(name), self.layout.channel_of(claim), verb];
+                ScriptCall::new(&FAMILY.rw_release, &keys, &args)
             }
-            Mode::Permits { take, .. } => {
-                let keys = vec![main, keys::held_permits(name, self.counters), keys::notes(name)];
-                let mut args = vec![owner, channel, verb];
-                args.extend(keys::permit_ids(claim.owner, take));
-                Call { source: &FAMILY.permits_release, keys, args }
+            Mode::Permits { .. } => {
+                let keys = [main, keys::held_permits(name, self.counters), keys::notes(name)];
+                ScriptCall::new(&FAMILY.permits_release, &keys, &self.permits_to_release(claim))
             }
             _ => {
-                let [line, deadlines, ours] = keys::line(name);
-                let mut keys = vec![main, line, deadlines, ours];
+                let [queue, deadlines, ours] = keys::queue(name);
+                let mut keys = vec![main, queue, deadlines, ours];
                 keys.extend(claim.note.as_ref().map(|_| keys::note(name)));
-                Call { source: &FAMILY.fair_release, keys, args: vec![owner, self.layout.channel(name).to_string(), verb] }
+                ScriptCall::new(&FAMILY.fair_release, &keys, &[owner, self.layout.channel(name).to_string(), verb])
             }
         }
     }
 
-    pub(super) fn to_renew_shares(claims: &[&Claim]) -> Call {
+    /// Written in place, as the acquire is.
+    fn to_release_lock(&self, claim: &Claim) -> ScriptCall {
+        let name = &claim.resource;
+        let note = claim.note.as_ref().map(|_| keys::note(name));
+        let keys = 1 + usize::from(note.is_some());
+        let mut call = ScriptCall::with_room(&self.scripts.release, keys, 3 * name.as_str().len() + 128, 3);
+        call.command.arg(name.as_str()).arg(note);
+        self.write_owner(&mut call.command, claim);
+        call.write_key(self.layout.channel(name));
+        call.command.arg(self.publish());
+        call
+    }
+
+    /// The arguments of a script that gives permits back.
+    pub(super) fn permits_to_release(&self, claim: &Claim) -> Vec<String> {
+        let Mode::Permits { take, .. } = claim.mode else { return Vec::new() };
+        let mut args = vec![claim.owner.to_string(), self.layout.channel_of(claim), self.publish().to_owned()];
+        args.extend(keys::permit_ids(claim.owner, take));
+        args
+    }
+
+    pub(super) fn to_renew_locks(&self, claims: &[&Claim]) -> ScriptCall {
+        let (mut keys, mut args) = (Vec::with_capacity(claims.len()), Vec::with_capacity(3 * claims.len()));
+        for claim in claims {
+            keys.push(claim.resource.as_str().to_owned());
+            keys.extend(claim.note.as_ref().map(|_| keys::note(&claim.resource)));
+            let has_note = if claim.note.is_some() { "1" } else { "0" };
+            args.extend([claim.owner.to_string(), claim.lease_millis().to_string(), has_note.to_owned()]);
+        }
+        ScriptCall::new(&self.scripts.renew, &keys, &args)
+    }
+
+    /// For readers and writers. `alone`: a writer whose slot moves, over its own key.
+    pub(super) fn to_renew_shares(claims: &[&Claim], alone: bool) -> ScriptCall {
         let (mut keys, mut args) = (Vec::new(), Vec::new());
         for claim in claims {
             let name = &claim.resource;
-            // A writer has no share, and a key that is missing is refused while its slot is on its way.
-            let writes = claim.mode == Mode::Write;
-            let share = if writes { name.as_str().to_owned() } else { keys::share(name, claim.owner) };
-            keys.extend([name.as_str().to_owned(), keys::notes(name), share]);
+            let main = || name.as_str().to_owned();
+            // A writer has no share, and a key that is missing is refused while its slot moves.
+            let share = if claim.mode == Mode::Write { main() } else { keys::share(name, claim.owner) };
+            keys.extend([main(), if alone { main() } else { keys::notes(name) }, share]);
             args.extend([claim.owner.to_string(), claim.lease_millis().to_string()]);
         }
-        Call { source: &FAMILY.rw_renew, keys, args }
+        ScriptCall::new(&FAMILY.rw_renew, &keys, &args)
     }
 
-    pub(super) fn to_renew_permits(&self, claims: &[&Claim]) -> Call {
+    /// `alone`: over the list of the permits, while its slot moves.
+    pub(super) fn to_renew_permits(&self, claims: &[&Claim], alone: bool) -> ScriptCall {
         let (mut keys, mut args) = (Vec::new(), Vec::new());
         for claim in claims {
             let name = &claim.resource;
             let Mode::Permits { take, .. } = claim.mode else { continue };
-            keys.extend([name.as_str().to_owned(), keys::held_permits(name, self.counters), keys::notes(name)]);
+            let held = keys::held_permits(name, self.counters);
+            keys.extend(if alone {
+                [held.clone(), held.clone(), held]
+            } else {
+                [name.as_str().to_owned(), held, keys::notes(name)]
+            });
             args.extend([claim.lease_millis().to_string(), self.life(claim.lease), take.to_string()]);
             args.extend(keys::permit_ids(claim.owner, take));
         }
-        Call { source: &FAMILY.permits_renew, keys, args }
+        ScriptCall::new(&FAMILY.permits_renew, &keys, &args)
     }
 }

@@ -12,7 +12,7 @@ use super::wait::sleep_long;
 use super::{ACQUIRING, Contender, Got};
 use crate::backend::{Attempt, Claim, Retry};
 use crate::clock::{Instant, deadline};
-use crate::engine::driven::{Call, at_once, bounded, poll_call, unanswered};
+use crate::engine::driven::{BackendCall, at_once, bounded, poll_call, unanswered};
 use crate::engine::guard::Guard;
 use crate::engine::hold::Hold;
 use crate::engine::turnstile::Turn;
@@ -28,31 +28,31 @@ impl Contender {
         let Settings { backend, clock, .. } = &engine.settings;
         let calls = engine.keeper.calls();
         let mut sent = clock.now();
-        let place = match calls.try_enter(sent) {
-            Some(place) => place,
+        let slot = match calls.try_enter(sent) {
+            Some(slot) => slot,
             None => {
-                let place = Box::pin(calls.wait(|| clock.now())).await;
-                // A question that nobody waits for is not asked: its grant would only have to be undone.
+                let slot = Box::pin(calls.wait(|| clock.now())).await;
+                // Without a caller the grant would only have to be undone.
                 if self.is_stopped() {
                     return Event::Stopped;
                 }
                 sent = clock.now();
-                place
+                slot
             }
         };
         self.arrivals = turn.as_ref().map_or(0, Turn::arrivals);
         let mut call = backend.acquire(claim);
         let result = match at_once(&**backend, ACQUIRING, &mut call).await {
             Some(result) => result,
-            // Apart, so that the way of most is short.
+            // Boxed: the future of an answer at once stays small.
             None => Box::pin(self.answer_to(&engine, call)).await,
         };
-        drop(place);
+        drop(slot);
         self.heard(claim, turn, sent, result)
     }
 
     /// Waits for the answer to a question that was sent a moment ago.
-    async fn answer_to(&mut self, engine: &Engine, mut call: Call<'_, Attempt>) -> Result<Attempt> {
+    async fn answer_to(&mut self, engine: &Engine, mut call: BackendCall<'_, Attempt>) -> Result<Attempt> {
         let Settings { backend, timeout, clock, .. } = &engine.settings;
         let limit = clock.now().after(*timeout);
         if let Some(answer) = self.answer_or_stop(engine, &mut call, limit).await {
@@ -63,7 +63,12 @@ impl Contender {
     }
 
     /// `None` if the caller's time is up first, the caller has gone or the locker closes.
-    async fn answer_or_stop(&self, engine: &Engine, call: &mut Call<'_, Attempt>, limit: Instant) -> Option<Result<Attempt>> {
+    async fn answer_or_stop(
+        &self,
+        engine: &Engine,
+        call: &mut BackendCall<'_, Attempt>,
+        limit: Instant,
+    ) -> Option<Result<Attempt>> {
         let Settings { backend, clock, timeout, .. } = &engine.settings;
         let give_up = self.gives_up_at();
         let mut closing = pin!(engine.closing(self.asked.as_nanos()));
@@ -114,17 +119,17 @@ impl Contender {
         let Settings { clock, drift, counters, .. } = &engine.settings;
         let until = deadline(sent, valid_for, *drift);
         // One of a reserved block, where the store knows only the whole.
-        let token = self.request.instead_of.as_ref().map_or(token, Guard::token);
+        let token = self.request.converting.as_ref().map_or(token, Guard::token);
         let held_as = Claim { mode: claim.mode.held_as(), ..claim.clone() };
         let now = clock.now();
         if now >= until {
             // The answer took longer than the lease. Asking again is the same question.
             let late = format!("granted for {valid_for:?}, but the answer came too late");
-            let error = Error::unavailable(engine.capabilities.backend, "acquiring", Fault::Timeout, late);
+            let error = Error::unavailable(engine.capabilities.backend, ACQUIRING, Fault::Timeout, late);
             return self.failed(claim, turn.as_ref(), error);
         }
         // The old one's release may be under way by now: one word decides whether there was still something to change.
-        if let Some(old) = self.request.instead_of.take()
+        if let Some(old) = self.request.converting.take()
             && let Err(lost) = old.superseded()
         {
             self.error = Some(lost.into());
@@ -140,11 +145,11 @@ impl Contender {
 
     fn heard_busy(&mut self, turn: Option<&Turn>) {
         turn.into_iter().for_each(|turn| turn.heard_busy(self.arrivals));
-        (self.known.busy, self.known.waited) = (true, true);
+        (self.busy, self.waited) = (true, true);
     }
 
     fn failed(&mut self, claim: &Claim, turn: Option<&Turn>, error: Error) -> Event {
-        (self.known.busy, self.known.busy_until) = (false, None);
+        (self.busy, self.busy_until) = (false, None);
         self.settings().counters.errors.up();
         turn.into_iter().for_each(|turn| turn.heard_trouble(error.clone()));
         debug!(name = ?claim.resource, %error, "acquire failed");

@@ -1,7 +1,7 @@
 //! The one way to acquire: takes a turn in the process, asks, waits to be woken, asks again. Cancel-safe on every backend.
 //!
-//! The caller drives it. Dropped half-way, it goes on in the background: the call under way is seen to its end, and what it did
-//! is undone. What to do next is decided by [`step`], without time or I/O; here it is done.
+//! The caller drives it. Dropped half-way, it goes on in the background: the call under way is seen to its end and undone. [`step`]
+//! decides what to do next, without time or I/O; here it is done.
 
 mod ask;
 mod step;
@@ -11,14 +11,14 @@ use std::sync::Arc;
 
 use tracing::debug;
 
-use self::step::{Action, End, Event, Plan, State};
+use self::step::{Action, End, Event, Plan, Progress};
 pub(crate) use self::wait::{Patience, sleep_long};
 use crate::backend::{Claim, Mode, Queue};
 use crate::clock::Instant;
 use crate::engine::driven::{Desk, Driven};
 use crate::engine::guard::{Guard, Held};
 use crate::engine::hold::Terms;
-use crate::engine::turnstile::{Entry, Gate, Pass, Standing, Tried, Turn};
+use crate::engine::turnstile::{Admission, Gate, Pass, Standing, Tried, Turn};
 use crate::engine::{Acquiring, Engine, Settings};
 use crate::error::{Error, Fault, Result};
 use crate::name::Resource;
@@ -36,10 +36,10 @@ pub(crate) struct Request {
     pub(crate) mode: Mode,
     pub(crate) terms: Terms,
     pub(crate) patience: Patience,
-    /// Asks for itself, beside others of this process.
-    pub(crate) alone: bool,
+    /// Does not wait for other tasks of this process.
+    pub(crate) bypass_local_queue: bool,
     /// A hold that is to become this one, under the same owner. It ends with the attempt, however that ends.
-    pub(crate) instead_of: Option<Guard>,
+    pub(crate) converting: Option<Guard>,
 }
 
 /// What came of it.
@@ -50,62 +50,65 @@ pub(crate) enum Outcome {
     Done(u64),
 }
 
-type Answer = Result<Option<Outcome>>;
+type Acquired = Result<Option<Outcome>>;
 
-/// Acquires. `None`: somebody else had it all the time.
+/// Acquires. `None`: it was busy all the time.
 ///
 /// Begins at once, so that the caller waits in something small.
-pub(crate) fn acquire(engine: &Arc<Engine>, request: Request) -> impl Future<Output = Answer> + Send + use<> {
+pub(crate) fn acquire(engine: &Arc<Engine>, request: Request) -> impl Future<Output = Acquired> + Send + use<> {
     let acquiring = engine.begin();
     let asked = engine.settings.clock.now();
     let work = |desk| {
-        let known = Known { busy: false, busy_until: None, waited: false };
+        let (busy, busy_until, waited) = (false, None, false);
         let (signal, arrivals, got, error) = (None, 0, None, None);
-        let mut contender = Contender { acquiring, request, desk, asked, known, signal, arrivals, got, error };
-        // Borrowed by what it does, and so not moved once it has begun.
+        let mut contender = Contender { acquiring, request, desk, asked, busy, busy_until, waited, signal, arrivals, got, error };
         async move { contender.run().await }
     };
     let driven = Driven::new(&engine.background, work);
     async { driven.await.unwrap_or(Err(Error::Closed)) }
 }
 
-/// What is told to one who did not come to ask, because another call of its owner does: what is known from that.
+/// The answer to a call that has not asked, because another call of its owner does.
 pub(crate) fn not_asked<T>(engine: &Engine, request: &Request) -> Result<Option<T>> {
     if engine.is_closed() || engine.background.has_ended() {
         return Err(Error::Closed);
     }
     let arrival = if request.patience == Patience::None { 0 } else { u64::MAX };
-    match Gate::new(&request.resource, request.mode).map(|gate| engine.turnstile.standing(&gate, arrival)) {
-        Some(Standing::Unknown) => Err(late(engine, "acquiring")),
-        Some(Standing::Trouble(error)) => Err(error),
-        // Of those who have no turn in the process nothing is known here.
-        Some(Standing::Busy | Standing::WasBusy(_)) | None => Ok(None),
+    match Gate::new(&request.resource, request.mode) {
+        Some(gate) => by_standing(engine, engine.turnstile.standing(&gate, arrival)),
+        // Modes that have no turn in the process leave nothing known here.
+        None => Ok(None),
     }
 }
 
-/// The wait is over, and nobody knows whether the lock is busy.
+/// The answer to a task that was given no pass. A store that cannot be reached must not look like a lock that another client holds.
+fn by_standing<T>(engine: &Engine, standing: Standing) -> Result<Option<T>> {
+    match standing {
+        Standing::Busy | Standing::WasBusy(_) => Ok(None),
+        Standing::Unknown => Err(late(engine, ACQUIRING)),
+        Standing::Trouble(error) => Err(error),
+    }
+}
+
+/// The wait is over, and it is unknown whether the lock is busy.
 pub(crate) fn late(engine: &Engine, doing: &str) -> Error {
     Error::unavailable(engine.capabilities.backend, doing, Fault::Timeout, "no answer before the wait was over")
 }
 
-/// What one acquisition knows of others.
-struct Known {
-    /// Whether somebody else had it when last asked: at the store, or in this process.
-    busy: bool,
-    /// Until when it counts that another task of this process has just had it.
-    busy_until: Option<tokio::time::Instant>,
-    /// Whether somebody else had it at any time.
-    waited: bool,
-}
-
+/// One acquisition under way.
 struct Contender {
     /// The engine, which knows that this is under way.
     acquiring: Acquiring,
     request: Request,
     /// Where the caller waits for the answer.
-    desk: Desk<Answer>,
+    desk: Desk<Acquired>,
     asked: Instant,
-    known: Known,
+    /// Whether it was busy when last asked: at the store, or in this process.
+    busy: bool,
+    /// Until when the hold of another task of this process, just released, counts as busy.
+    busy_until: Option<tokio::time::Instant>,
+    /// Whether it was busy at any time.
+    waited: bool,
     signal: Option<Signal>,
     /// How many had come to share the answer when the store was last asked.
     arrivals: u64,
@@ -137,7 +140,7 @@ impl Contender {
         };
         let (arrival, pass) = match self.request.patience {
             Patience::None => match self.engine().turnstile.try_enter(&gate) {
-                Tried::Alone => return self.contend(None).await,
+                Tried::Beside => return self.contend(None).await,
                 Tried::Turn(turn) => (0, Some(Pass::Turn(turn))),
                 Tried::Taken => (0, None),
             },
@@ -145,8 +148,8 @@ impl Contender {
                 let entry = self.engine().turnstile.enter(&gate, &self.request.terms, || patience.left(self.settings()));
                 self.acquiring.waits();
                 match entry {
-                    Entry::Now(turn) => (0, Some(Pass::Turn(turn))),
-                    Entry::Later { arrival, pass } => (arrival, Box::pin(self.wait_for_turn(&gate, arrival, pass)).await),
+                    Admission::Now(turn) => (0, Some(Pass::Turn(turn))),
+                    Admission::Later { arrival, pass } => (arrival, Box::pin(self.wait_for_turn(&gate, arrival, pass)).await),
                 }
             }
         };
@@ -154,35 +157,30 @@ impl Contender {
             Some(Pass::Turn(turn)) => self.contend(Some(turn)).await,
             Some(Pass::Held(held)) => self.grant(held, self.settings().clock.now()),
             Some(Pass::Done(left)) => self.reply(Ok(Some(Outcome::Done(left)))),
-            // A store that cannot be reached must not look like a lock that somebody holds.
-            None => match self.engine().turnstile.standing(&gate, arrival) {
-                Standing::Busy | Standing::WasBusy(_) => self.reply(Ok(None)),
-                Standing::Unknown => self.reply(Err(late(self.engine(), "acquiring"))),
-                Standing::Trouble(error) => self.reply(Err(error)),
-            },
+            None => self.reply(by_standing(self.engine(), self.engine().turnstile.standing(&gate, arrival))),
         }
     }
 
     /// Where this one waits for others of its process, if it does.
     fn gate(&self) -> Option<Gate> {
-        let Request { resource, mode, patience, alone, instead_of, .. } = &self.request;
+        let Request { resource, mode, patience, bypass_local_queue, converting, .. } = &self.request;
         let gate = Gate::new(resource, *mode)?;
-        // What may be shared is not taken because another one of this process is asking. And those who wait may wait for
-        // the very hold that is to be changed.
+        // What may be shared is not busy because another task of this process asks. And a hold that is converted may be what the
+        // tasks in the queue wait for.
         let shared = mode.is_shared() || gate.answers_are_shared();
-        let alone = *alone || shared && *patience == Patience::None || instead_of.is_some();
-        (!alone).then_some(gate)
+        let bypass = *bypass_local_queue || shared && *patience == Patience::None || converting.is_some();
+        (!bypass).then_some(gate)
     }
 
     fn claim(&self, turn: Option<&Turn>) -> Claim {
-        let Request { resource, mode, terms, patience, instead_of, .. } = &self.request;
+        let Request { resource, mode, terms, patience, converting, .. } = &self.request;
         let engine = self.engine();
-        // Only those who keep their turn can hand their hold over.
+        // Only a hold that keeps its turn can be handed over.
         let hands_over = engine.capabilities.token_blocks && !mode.is_shared();
         let behind = turn.filter(|_| hands_over).map_or(0, Turn::expected).min(MAX_TOKENS - 1);
         Claim {
             resource: resource.clone(),
-            owner: instead_of.as_ref().map_or_else(|| engine.owners.next(), Guard::owner_id),
+            owner: converting.as_ref().map_or_else(|| engine.owners.next(), Guard::owner_id),
             mode: *mode,
             queue: if *patience == Patience::None { Queue::Never } else { Queue::Allowed },
             lease: terms.lease,
@@ -192,17 +190,17 @@ impl Contender {
     }
 
     fn plan(&self, turn: Option<&Turn>) -> Plan {
-        let Request { mode, patience, instead_of, .. } = &self.request;
+        let Request { mode, patience, converting, .. } = &self.request;
         let can = &self.engine().capabilities;
         let once = *patience == Patience::None;
         Plan {
             once,
             waits: mode.waits(),
-            converts: instead_of.is_some(),
-            // In line a busy answer is what most get; otherwise where others were seen to want it.
+            converts: converting.is_some(),
+            // In a queue at the store most answers are busy; so they are where other processes were seen to want it.
             watch_first: can.watch_first && (mode.keeps_place() || turn.is_some_and(Turn::is_contended)),
             watch_after_failure: can.watch_first,
-            keeps_place: (can.queues || mode.keeps_place()) && !once,
+            keeps_position: (can.queues || mode.keeps_place()) && !once,
             rests: turn.is_some_and(Turn::rests),
             attempts: self.settings().retry.attempts,
         }
@@ -211,21 +209,21 @@ impl Contender {
     /// Asks until there is an answer for the caller.
     async fn contend(&mut self, mut turn: Option<Turn>) {
         let claim = self.claim(turn.as_ref());
-        let mut state = State::new(self.plan(turn.as_ref()));
+        let mut state = Progress::new(self.plan(turn.as_ref()));
         let mut event = Event::Begin;
         let end = loop {
             let action;
             (state, action) = state.step(event);
             event = match action {
                 Action::End(end) => break end,
-                // A question that nobody waits for is not asked: its grant would only have to be undone.
+                // Without a caller the grant would only have to be undone.
                 Action::Ask if self.is_stopped() => Event::Stopped,
                 Action::Ask => self.ask(&claim, &mut turn).await,
-                // What waits is kept apart: the way of those who need not wait stays short.
+                // Boxed: the future of a caller that need not wait stays small.
                 Action::Rest => Box::pin(self.rest(turn.as_ref())).await,
                 Action::Subscribe => Box::pin(self.subscribe(&claim)).await,
                 Action::AwaitSignal { within } => Box::pin(self.await_signal(turn.as_ref(), within)).await,
-                Action::Sleep { pause } => Box::pin(self.unless_stopped(tokio::time::sleep(pause))).await.into(),
+                Action::Sleep { pause } => Box::pin(self.unless_stopped(tokio::time::sleep(pause))).await,
                 Action::BackOff { failures } => Box::pin(self.back_off(failures)).await,
             };
         };
@@ -234,9 +232,9 @@ impl Contender {
         if got.is_none() && state.undo && claim.mode.holds() {
             Box::pin(self.undo(claim)).await;
         }
-        // Before the caller is answered: what it asks next must not find its own turn taken.
+        // Before the answer: the caller's next lock() must not find this turn.
         drop(turn);
-        let old = self.request.instead_of.take();
+        let old = self.request.converting.take();
         match (got, end) {
             (Some(Got::Held(held, now)), _) => return self.grant(held, now),
             (Some(Got::Done(left)), _) => return self.reply(Ok(Some(Outcome::Done(left)))),
@@ -254,8 +252,7 @@ impl Contender {
 
     /// Answers a caller whose time is up while the store has yet to answer.
     fn time_is_up(&mut self, doing: &str) {
-        let known = &self.known;
-        let busy = known.busy || known.busy_until.is_some_and(|until| tokio::time::Instant::now() < until);
+        let busy = self.busy || self.busy_until.is_some_and(|until| tokio::time::Instant::now() < until);
         self.reply(if busy { Ok(None) } else { Err(late(self.engine(), doing)) });
     }
 
@@ -264,23 +261,23 @@ impl Contender {
         self.settings().counters.waited(waited);
         let hold = held.hold();
         let (name, token) = (&hold.claim.resource, hold.token);
-        if self.known.waited {
+        if self.waited {
             debug!(?name, %token, ?waited, "waited");
         }
         debug!(?name, %token, ?waited, "granted");
-        self.reply(Ok(Some(Outcome::Held(Guard::new(held)))));
+        self.reply(Ok(Some(Outcome::Held(Guard::new(Arc::new(held))))));
     }
 
-    fn reply(&mut self, answer: Answer) {
+    fn reply(&mut self, answer: Acquired) {
         let answer = match answer {
             Ok(None) | Err(_) if self.engine().is_closed() => Err(Error::Closed),
             other => other,
         };
-        // Before the answer, so that nobody who has it finds itself counted as waiting.
+        // Before the answer: an answered caller does not count as waiting.
         if self.acquiring.answered() && matches!(answer, Ok(None)) {
             self.settings().counters.not_granted.up();
         }
-        // A guard that nobody waits for any more is dropped, and so given back.
+        // Without a caller the guard is dropped, and so released.
         drop(self.desk.answer(answer));
     }
 }

@@ -18,8 +18,8 @@ pub(super) struct Plan {
     pub(super) watch_first: bool,
     /// Whether to subscribe after a failure: the signal also tells that the store is back.
     pub(super) watch_after_failure: bool,
-    /// Whether a busy answer leaves a place in the queue behind.
-    pub(super) keeps_place: bool,
+    /// Whether a busy answer leaves a position in the store's queue.
+    pub(super) keeps_position: bool,
     /// Other processes go first.
     pub(super) rests: bool,
     /// Failures in a row after which the error is reported.
@@ -28,13 +28,13 @@ pub(super) struct Plan {
 
 /// One acquisition, as far as its next step depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct State {
+pub(super) struct Progress {
     plan: Plan,
     phase: Phase,
     subscribed: bool,
     failures: u32,
     collisions: u32,
-    /// Whether somebody else had the lock when the store was last asked.
+    /// Whether the store's last answer was busy.
     pub(super) busy: bool,
     /// Whether the store may know this owner: then it must be told to forget it.
     pub(super) undo: bool,
@@ -57,14 +57,13 @@ enum Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
     Begin,
-    Rested,
     /// Whether the subscription stands.
     Subscribed(bool),
     /// The hold is there.
     Granted,
     /// What holds nothing is done.
     Done,
-    /// Somebody else has it. Asking again may help on a signal, or after this long.
+    /// Another client has it. Asking again may help on a signal, or after this long.
     Busy {
         within: Duration,
     },
@@ -108,7 +107,7 @@ pub(super) enum Action {
 pub(super) enum End {
     Granted,
     Done,
-    /// Somebody else has it, or nobody waits for the answer any more.
+    /// Another client has it, or the caller waits no more.
     NotGranted,
     /// The hold that was to be changed is gone.
     Revoked,
@@ -116,7 +115,7 @@ pub(super) enum End {
     Failed,
 }
 
-impl State {
+impl Progress {
     pub(super) fn new(plan: Plan) -> Self {
         Self { plan, phase: Phase::New, subscribed: false, failures: 0, collisions: 0, busy: false, undo: false }
     }
@@ -136,7 +135,7 @@ impl State {
         }
         match event {
             Event::Begin if self.plan.rests => Action::Rest,
-            Event::Begin | Event::Rested | Event::Woken => self.ask(),
+            Event::Begin | Event::Woken => self.ask(),
             Event::Subscribed(stands) => self.subscribed(stands),
             Event::Granted => Action::End(End::Granted),
             Event::Done => Action::End(End::Done),
@@ -175,7 +174,7 @@ impl State {
 
     fn heard_busy(&mut self) {
         (self.failures, self.busy) = (0, true);
-        self.undo |= self.plan.keeps_place;
+        self.undo |= self.plan.keeps_position;
     }
 
     fn busy(&mut self, within: Duration) -> Action {
@@ -204,7 +203,7 @@ impl State {
         (self.undo, self.busy) = (true, false);
         self.failures += 1;
         self.phase = Phase::Failed;
-        // A connection may have gone stale: also who asks once asks a second time.
+        // A connection may have gone stale: a caller that asks once asks a second time.
         let attempts = if self.plan.once { 2 } else { self.plan.attempts };
         if !transient || self.failures >= attempts {
             return Action::End(End::Failed);

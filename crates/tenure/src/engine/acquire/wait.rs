@@ -48,25 +48,8 @@ impl Patience {
     }
 }
 
-/// Why a wait ended.
-pub(super) enum Woken {
-    /// Go on.
-    Go,
-    /// The time is up, the caller has gone, or the locker is closing.
-    Stop,
-}
-
-impl From<Woken> for Event {
-    fn from(woken: Woken) -> Self {
-        match woken {
-            Woken::Go => Self::Woken,
-            Woken::Stop => Self::Stopped,
-        }
-    }
-}
-
 impl Contender {
-    /// Whether nobody waits for the answer any more.
+    /// Whether the caller waits no more.
     pub(super) fn is_stopped(&self) -> bool {
         self.engine().is_closed() || !self.desk.is_open()
     }
@@ -81,71 +64,55 @@ impl Contender {
     }
 
     /// Runs a wait until the caller's time is up, the caller has gone or the locker closes.
-    pub(super) async fn unless_stopped(&self, wait: impl Future<Output = ()>) -> Woken {
-        let mut wait = pin!(wait);
-        // Most calls are answered before there is anything to wait for.
-        let first = std::future::poll_fn(|cx| {
-            Poll::Ready(if self.is_stopped() {
-                Some(Woken::Stop)
-            } else {
-                wait.as_mut().poll(cx).is_ready().then_some(Woken::Go)
-            })
-        });
-        if let Some(woken) = first.await {
-            return woken;
-        }
+    pub(super) async fn unless_stopped(&self, wait: impl Future<Output = ()>) -> Event {
         let engine = self.engine();
-        let give_up = self.gives_up_at();
+        let mut wait = pin!(wait);
         let mut closing = pin!(engine.closing(self.asked.as_nanos()));
-        let mut time = pin!(sleep_long(give_up.since(engine.settings.clock.now())));
+        let mut time = pin!(async { sleep_long(self.gives_up_at().since(engine.settings.clock.now())).await });
         std::future::poll_fn(|cx| {
             // A caller that has gone leaves this to the background, which polls it then.
-            if self.is_stopped() || closing.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(Woken::Stop);
+            if self.is_stopped() {
+                return Poll::Ready(Event::Stopped);
             }
+            // First, because many waits are over at once and need no timer.
             if wait.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(Woken::Go);
+                return Poll::Ready(Event::Woken);
             }
-            time.as_mut().poll(cx).map(|()| Woken::Stop)
+            let stopped = closing.as_mut().poll(cx).is_ready() || time.as_mut().poll(cx).is_ready();
+            if stopped { Poll::Ready(Event::Stopped) } else { Poll::Pending }
         })
         .await
     }
 
-    /// Waits for this process's turn, as the one with this number among those who came to wait.
+    /// Waits for the turn of this task, which came to wait as the one with this number.
     pub(super) async fn wait_for_turn(&mut self, gate: &Gate, arrival: u64, mut later: oneshot::Receiver<Pass>) -> Option<Pass> {
         let mut got = None;
         let wait = async { got = (&mut later).await.ok() };
-        match self.unless_stopped(wait).await {
-            // Whatever came in this moment goes back by being dropped.
-            Woken::Stop => return None,
-            Woken::Go => {}
+        if self.unless_stopped(wait).await == Event::Stopped {
+            // A pass that came at this moment goes back by being dropped.
+            return None;
         }
         if matches!(got, Some(Pass::Turn(_))) {
-            // What the one before was told is all that this one knows until it is told something itself.
+            // The store's answer to the task before counts until there is one for this task.
             match self.engine().turnstile.standing(gate, arrival) {
-                Standing::Busy => (self.known.busy, self.known.waited) = (true, true),
-                Standing::WasBusy(until) => (self.known.busy_until, self.known.waited) = (Some(until), true),
+                Standing::Busy => (self.busy, self.waited) = (true, true),
+                Standing::WasBusy(until) => (self.busy_until, self.waited) = (Some(until), true),
                 Standing::Unknown | Standing::Trouble(_) => {}
             }
         } else {
-            self.known.waited = true;
+            self.waited = true;
         }
         got
     }
 
-    /// Others who wait at the store shall have their turn. Who has little time has some of it left to ask.
+    /// Lets others at the store go first, but keeps half of the caller's time to ask.
     pub(super) async fn rest(&mut self, turn: Option<&Turn>) -> Event {
+        let Some(turn) = turn else { return Event::Woken };
         let left = self.request.patience.left(self.settings());
-        match turn {
-            Some(turn) => match self.unless_stopped(turn.rest(left / 2)).await {
-                Woken::Go => Event::Rested,
-                Woken::Stop => Event::Stopped,
-            },
-            None => Event::Rested,
-        }
+        self.unless_stopped(turn.rest(left / 2)).await
     }
 
-    /// Waits for news of the lock: a signal, or one with whom the next answer will be shared.
+    /// Waits for a signal, or for a task with which the next answer will be shared.
     pub(super) async fn await_signal(&mut self, turn: Option<&Turn>, within: Duration) -> Event {
         let arrivals = self.arrivals;
         let Some(mut signal) = self.signal.take() else { return Event::Woken };
@@ -158,24 +125,24 @@ impl Contender {
         let woken = async {
             select(pin!(signal.fired()), pin!(newcomer)).await;
         };
-        let woken = self.unless_stopped(timeout(within, woken)).await;
+        let event = self.unless_stopped(timeout(within, woken)).await;
         self.signal = Some(signal);
-        woken.into()
+        event
     }
 
-    /// The signal fires also when a store that was away is back. Not at once: firings that come with the errors would use up all
+    /// Waits after a failure. The signal also tells that the store is back; but firings that come with the errors must not use up all
     /// attempts in a burst.
     pub(super) async fn back_off(&mut self, failures: u32) -> Event {
         let pause = if failures == 0 { Duration::ZERO } else { self.settings().retry.pause(failures) };
-        let Some(mut signal) = self.signal.take() else { return self.unless_stopped(tokio::time::sleep(pause)).await.into() };
+        let Some(mut signal) = self.signal.take() else { return self.unless_stopped(tokio::time::sleep(pause)).await };
         let least = pause.min(LEAST_PAUSE);
         let wait = async {
             tokio::time::sleep(least).await;
             timeout(pause - least, signal.fired()).await;
         };
-        let woken = self.unless_stopped(wait).await;
+        let event = self.unless_stopped(wait).await;
         self.signal = Some(signal);
-        woken.into()
+        event
     }
 
     /// Subscribes. If the caller's time is up first, the caller is answered.
@@ -184,15 +151,15 @@ impl Contender {
         let Settings { backend, timeout, .. } = &engine.settings;
         let mut signal = None;
         let call = bounded(*timeout, &**backend, "subscribing", backend.watch(claim));
-        if let Woken::Stop = self.unless_stopped(async { signal = call.await.ok() }).await {
+        if self.unless_stopped(async { signal = call.await.ok() }).await == Event::Stopped {
             self.time_is_up("subscribing");
         }
         self.signal = signal;
         Event::Subscribed(self.signal.is_some())
     }
 
-    /// Has the store forget the claim. Whoever asks next must not take what is left of this one for somebody's lock, so this is
-    /// waited for, but not for long.
+    /// Has the store forget the claim. Waits for that, but not for long: the next question must not take what is left of this claim
+    /// for another client's lock.
     pub(super) async fn undo(&self, claim: Claim) {
         let undone = self.engine().keeper.forget(claim);
         self.unless_stopped(timeout(UNDONE_WITHIN, async { drop(undone.await) })).await;

@@ -24,7 +24,7 @@ fn a_hold_that_is_over_is_never_extended() {
         // Seen by nobody yet.
         |_, clock| clock.jump(LEASE),
         |hold, _| assert!(hold.lose(LostReason::Revoked)),
-        |hold, _| assert!(hold.give_back()),
+        |hold, clock| assert!(hold.mark_released(clock.now())),
     ];
     for end in ends {
         let hold = hold(&clock);
@@ -32,7 +32,7 @@ fn a_hold_that_is_over_is_never_extended() {
         end(&hold, &clock);
         assert!(!hold.extend(clock.now().after(LEASE)));
         assert!(!hold.is_valid() && hold.deadline().is_none() && hold.is_lost() != hold.is_released());
-        assert!(!hold.lose(LostReason::Closed) && !hold.give_back(), "it ends once");
+        assert!(!hold.lose(LostReason::Closed) && !hold.mark_released(clock.now()), "it ends once");
     }
 }
 
@@ -47,7 +47,7 @@ fn a_renewal_in_the_moment_of_a_release_never_takes_it_for_a_loss() {
                 while hold.extend(later) {}
                 hold.is_released()
             });
-            assert!(hold.give_back());
+            assert!(hold.mark_released(clock.now()));
             assert!(renewal.join().expect("no panic"), "a release looked like a loss");
         });
     }

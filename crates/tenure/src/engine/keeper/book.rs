@@ -1,4 +1,4 @@
-//! The holds that are kept, and when each is due. Shared by the tasks that take and give back and by the keeper's own.
+//! The holds that are kept, and when each is due. Shared by callers and the keeper's task.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -34,9 +34,9 @@ pub(super) enum Look {
 }
 
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct KeptHold {
     pub(super) hold: Arc<Hold>,
-    /// Kept by those who hold alone, so that nobody else of this process asks.
+    /// Kept by an exclusive hold, so that no other task of this process asks.
     pub(super) turn: Option<Turn>,
     /// As in the hold, but readable after the hold was given back.
     pub(super) until: Instant,
@@ -52,7 +52,7 @@ pub(super) struct Entry {
     pub(super) hand_over_until: Instant,
 }
 
-impl Entry {
+impl KeptHold {
     pub(super) fn new(hold: Arc<Hold>, turn: Option<Turn>, until: Instant) -> Self {
         let (spare_tokens, hand_over_until) = (hold.claim.tokens - 1, hold.since.after(hold.terms.lease));
         let (due, renewing, look, looked_at, failures) = (until, false, None, None, 0);
@@ -68,7 +68,7 @@ impl Entry {
         self.look = Some(Look::ToWatch);
     }
 
-    /// When it can be looked at again. A store that cries all the time is not asked all the time.
+    /// When it can be renewed again as a suspect. A store that pushes all the time is not asked all the time.
     fn next_look(&self, now: Instant) -> Instant {
         self.looked_at.map_or(now, |last| last.after(LOOK_EVERY).max(now)).min(self.ends())
     }
@@ -98,8 +98,7 @@ pub(super) struct Due {
     pub(super) renew: Vec<u64>,
 }
 
-/// The claims of one renewal, by owner and with the mode that is renewed: the answer to a writer says nothing of the reader that it
-/// has become meanwhile.
+/// The claims of one renewal, by owner and mode: the answer to a writer says nothing of the reader that it has become meanwhile.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) claims: Vec<Claim>,
@@ -107,47 +106,39 @@ pub(super) struct Batch {
     pub(super) timeout: Duration,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Book {
     /// By the owner's number, which is unique in a locker.
-    entries: HashMap<u64, Entry>,
+    entries: HashMap<u64, KeptHold>,
     schedule: BTreeSet<(Instant, u64)>,
     /// When the keeper looks next. It is woken only for what is due sooner.
-    looks_at: Instant,
+    looks_at: Option<Instant>,
     /// Nothing is kept any more.
     pub(super) closed: bool,
 }
 
-impl Default for Book {
-    fn default() -> Self {
-        let (entries, schedule) = (HashMap::new(), BTreeSet::new());
-        Self { entries, schedule, looks_at: Instant::from_nanos(u64::MAX), closed: false }
-    }
-}
-
 impl Book {
     /// Keeps a hold. Returns one that it takes the place of (a writer that has become a reader), and whether the keeper must be woken.
-    pub(super) fn keep(&mut self, entry: Entry, due: Instant) -> (Option<Entry>, bool) {
+    pub(super) fn keep(&mut self, entry: KeptHold, due: Instant) -> (Option<KeptHold>, bool) {
         let owner = entry.hold.claim.owner.number;
         let before = self.remove(owner);
         self.schedule.insert((due, owner));
-        self.entries.insert(owner, Entry { due, ..entry });
+        self.entries.insert(owner, KeptHold { due, ..entry });
         (before, self.wants_a_look(due))
     }
 
     fn wants_a_look(&mut self, due: Instant) -> bool {
-        let sooner = due < self.looks_at;
+        let sooner = self.looks_at.is_none_or(|at| due < at);
         if sooner {
-            self.looks_at = due;
+            self.looks_at = Some(due);
         }
         sooner
     }
 
     /// When the keeper shall look next, if there is something to look at.
     pub(super) fn next_look(&mut self) -> Option<Instant> {
-        let next = self.schedule.first().map(|(when, _)| *when);
-        self.looks_at = next.unwrap_or(Instant::from_nanos(u64::MAX));
-        next
+        self.looks_at = self.schedule.first().map(|(when, _)| *when);
+        self.looks_at
     }
 
     /// The present hold of an owner.
@@ -156,24 +147,20 @@ impl Book {
     }
 
     /// Takes everything.
-    pub(super) fn drain(&mut self) -> Vec<Entry> {
+    pub(super) fn drain(&mut self) -> Vec<KeptHold> {
         self.schedule.clear();
         self.entries.drain().map(|(_, entry)| entry).collect()
     }
 
     /// The entry of this very hold: under its owner there may be another one by now.
-    pub(super) fn of(&mut self, hold: &Arc<Hold>) -> Option<&mut Entry> {
+    pub(super) fn of(&mut self, hold: &Arc<Hold>) -> Option<&mut KeptHold> {
         self.entries.get_mut(&hold.claim.owner.number).filter(|entry| Arc::ptr_eq(&entry.hold, hold))
     }
 
-    pub(super) fn remove(&mut self, owner: u64) -> Option<Entry> {
+    pub(super) fn remove(&mut self, owner: u64) -> Option<KeptHold> {
         let entry = self.entries.remove(&owner)?;
         self.schedule.remove(&(entry.due, owner));
         Some(entry)
-    }
-
-    pub(super) fn claimants(&self) -> Vec<OwnerId> {
-        self.entries.values().map(|entry| entry.hold.claim.owner).collect()
     }
 
     pub(super) fn holds(&self) -> impl Iterator<Item = &Arc<Hold>> {
@@ -189,7 +176,7 @@ impl Book {
         self.wants_a_look(due)
     }
 
-    /// Has a hold renewed at once, because the store has said that it may be gone.
+    /// Has a hold renewed at once that may be gone. Whether the keeper must be woken for it.
     pub(super) fn suspect(&mut self, owner: OwnerId, now: Instant) -> bool {
         let Some(entry) = self.entries.get_mut(&owner.number).filter(|entry| entry.hold.claim.owner == owner) else {
             return false;
@@ -227,7 +214,7 @@ impl Book {
 
     /// Holds of the same urgency that would be renewed a moment later ride along.
     fn add_nearly_due(&self, batch: &mut Vec<u64>, now: Instant) {
-        let due: BTreeSet<Urgency> = batch.iter().filter_map(|o| self.entries.get(o)).map(Entry::urgency).collect();
+        let due: BTreeSet<Urgency> = batch.iter().filter_map(|o| self.entries.get(o)).map(KeptHold::urgency).collect();
         let longest = batch.iter().filter_map(|o| self.entries.get(o)).map(|e| e.hold.terms.lease).max();
         let soon = now.after(longest.unwrap_or_default() / 10);
         for (when, owner) in self.schedule.range(..=(soon, u64::MAX)) {
@@ -276,13 +263,13 @@ impl Book {
     }
 
     /// The hold that a renewal was about, if it still is that hold.
-    pub(super) fn end_renewal(&mut self, owner: u64, mode: Mode) -> Option<&mut Entry> {
+    pub(super) fn end_renewal(&mut self, owner: u64, mode: Mode) -> Option<&mut KeptHold> {
         let entry = self.entries.get_mut(&owner).filter(|entry| entry.hold.claim.mode == mode)?;
         entry.renewing = false;
         Some(entry)
     }
 
-    /// The hold that a renewal was about, of which the store says that it is gone: from now on it is not handed over.
+    /// As [`end_renewal`](Self::end_renewal), for a hold that is gone: from now on it is not handed over.
     pub(super) fn end_revoked(&mut self, owner: u64, mode: Mode) -> Option<Arc<Hold>> {
         let entry = self.end_renewal(owner, mode)?;
         entry.spare_tokens = 0;

@@ -1,9 +1,7 @@
-//! What keeps holds: renews them in batches, gives back what guards drop, and knows a loss by the deadline even if every call
-//! hangs.
+//! Keeps holds: renews them in batches, releases those that guards drop, and declares a loss by the deadline even if every call hangs.
 //!
-//! Tasks that take and give back write into the [`book`] themselves. The keeper's own [`task`] looks into it when something is
-//! due; a lock that is taken and given back before that does not wake it. [`release`] gives a hold back; [`window`] keeps many
-//! calls from being in the way of a renewal.
+//! Callers write into the [`book`] themselves. The keeper's own [`task`] reads it when something is due; a lock that is released
+//! before that does not wake it. [`release`] tells the store; [`window`] keeps many calls from delaying a renewal.
 
 mod book;
 mod release;
@@ -17,12 +15,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tracing::{debug, warn};
 
-use self::book::{Book, Entry};
+use self::book::{Book, KeptHold};
 pub(crate) use self::release::Release;
 use self::task::Task;
 pub(crate) use self::under_way::UnderWay;
-pub(super) use self::window::Place;
-use self::window::{Calls, Window};
+use self::window::{CallWindow, Window};
 use crate::backend::{Claim, Losses, Pushes, Suspect};
 use crate::clock::Instant;
 use crate::engine::Settings;
@@ -37,7 +34,7 @@ use crate::lost::{Lost, LostReason};
 /// Where watching a hold costs something, holds that last longer than this are watched.
 const WATCHED_AFTER: Duration = Duration::from_millis(100);
 
-/// After that time, at a moment that many holds share: the keeper wakes once for all of them.
+/// A moment after that time which many holds share: the keeper wakes once for all of them.
 fn next_beat(now: Instant) -> Instant {
     let beat = u64::try_from(WATCHED_AFTER.as_nanos()).unwrap_or(u64::MAX);
     Instant::from_nanos((now.as_nanos() / beat).saturating_add(2).saturating_mul(beat))
@@ -55,7 +52,7 @@ struct Shared {
     /// Wakes the task.
     wake: Arc<Notify>,
     /// Calls that callers drive, and releases in the background.
-    calls: Calls,
+    calls: CallWindow,
     releases: Window,
     releasing: UnderWay,
 }
@@ -66,42 +63,36 @@ impl Drop for Shared {
     }
 }
 
-/// What has become of a hold that was given back.
-pub(crate) enum GivenBack {
-    /// It was over before.
+/// What is left to do after a hold was marked as released.
+pub(crate) enum AfterRelease {
+    /// Nothing: it was over before.
     Over(Lost),
-    /// Nothing is left to do: the next task of this process has it.
+    /// Nothing: the next task of this process has it.
     HandedOver,
     /// The store is to be told.
-    ToRelease(Release),
+    ToSend(Release),
 }
-
-/// What is left of a hold that was lost.
-type Leftover = Option<Release>;
 
 impl Keeper {
     /// Starts the keeper's task.
     pub(crate) fn start(settings: Settings, background: &Background) -> Self {
-        let (wake, releases) = (Arc::new(Notify::new()), Window::of_releases());
-        let (book, calls, releasing) = (Mutex::default(), Calls::default(), UnderWay::default());
         let shared = Arc::new(Shared {
-            settings: settings.clone(),
+            settings,
             background: background.clone(),
-            book,
-            wake,
-            calls,
-            releases,
-            releasing,
+            book: Mutex::default(),
+            wake: Arc::default(),
+            calls: CallWindow::default(),
+            releases: Window::of_releases(),
+            releasing: UnderWay::default(),
         });
-        let task = Task::new(settings, Arc::downgrade(&shared), Arc::clone(&shared.wake), background.clone());
-        background.spawn(task.run());
+        background.spawn(Task::new(&shared).run());
         Self(shared)
     }
 
     /// Takes care of a new hold and returns what gives it back.
     pub(crate) fn keep(&self, hold: Hold, turn: Option<Turn>, until: Instant, now: Instant) -> Held {
         let hold = Arc::new(hold);
-        let mut entry = Entry::new(Arc::clone(&hold), turn, until);
+        let mut entry = KeptHold::new(Arc::clone(&hold), turn, until);
         let mut due = if hold.terms.fixed { entry.ends() } else { now.after(until.since(now) / 3).min(entry.ends()) };
         if self.0.settings.backend.capabilities().pushes_losses == Pushes::Renewed {
             due = due.min(next_beat(now));
@@ -111,35 +102,35 @@ impl Keeper {
         let mut book = self.0.book();
         if book.closed {
             drop(book);
-            // Nobody would renew it, nor tell of its end.
+            // No task would renew it, or declare its loss.
             self.0.settings.counters.holding.down();
             hold.lose(LostReason::Closed);
-            self.release_in_background(Release::new(hold.claim.clone(), entry.turn, now));
+            self.enqueue_release(Release::new(hold.claim.clone(), entry.turn, now));
             return Held::new(hold, self.clone());
         }
         let (before, wake) = book.keep(entry, due);
         drop(book);
-        before.into_iter().for_each(|before| self.0.removed(&before));
+        before.iter().for_each(|before| self.removed(before));
         if wake {
             self.0.wake.notify_one();
         }
         Held::new(hold, self.clone())
     }
 
-    /// Ends a hold as given back.
-    pub(crate) fn give_back(&self, hold: &Arc<Hold>) -> GivenBack {
+    /// Ends a hold as given back, and hands it to the next task of this process if there is one.
+    pub(crate) fn mark_released(&self, hold: &Arc<Hold>) -> AfterRelease {
         let Settings { clock, counters, .. } = &self.0.settings;
         let now = clock.now();
         if !hold.mark_released(now) {
-            return GivenBack::Over(hold.why());
+            return AfterRelease::Over(hold.why());
         }
-        // Dropped after the book is free: those who left may hold what is given back with them.
+        // Dropped after the book is unlocked: the waker of a waiter that left may own a guard.
         let mut left = Vec::new();
         let mut book = self.0.book();
-        // Nobody would look after it.
+        // A closed book renews nothing, so nothing is handed over.
         let closed = book.closed;
         // Under its owner there is another hold by now, or none any more.
-        let Some(entry) = book.of(hold) else { return GivenBack::HandedOver };
+        let Some(entry) = book.of(hold) else { return AfterRelease::HandedOver };
         let held_for = now.since(hold.since);
         counters.held(held_for);
         counters.released.up();
@@ -156,17 +147,17 @@ impl Keeper {
             if next.pass.send(Pass::Held(held)).is_ok() {
                 counters.handed_over.up();
             }
-            return GivenBack::HandedOver;
+            return AfterRelease::HandedOver;
         }
-        let Some(entry) = book.remove(hold.claim.owner.number) else { return GivenBack::HandedOver };
+        let Some(entry) = book.remove(hold.claim.owner.number) else { return AfterRelease::HandedOver };
         drop(book);
-        self.0.removed(&entry);
+        self.removed(&entry);
         let revoked = hold.loss(LostReason::Revoked);
-        GivenBack::ToRelease(Release::new(hold.claim.clone(), entry.turn, now).or_lost(revoked))
+        AfterRelease::ToSend(Release::new(hold.claim.clone(), entry.turn, now).or_lost(revoked))
     }
 
     /// Passes a hold to the next task in the queue under the next reserved token, without a round trip.
-    fn next_holder(&self, entry: &mut Entry, now: Instant, left: &mut Vec<Waiter>) -> Option<(Waiter, Held)> {
+    fn next_holder(&self, entry: &mut KeptHold, now: Instant, left: &mut Vec<Waiter>) -> Option<(Waiter, Held)> {
         if !entry.can_be_handed_over(now) {
             return None;
         }
@@ -185,11 +176,6 @@ impl Keeper {
         self.0.settings.counters.stale.up();
     }
 
-    /// Takes note that the store has said that a hold is gone.
-    pub(crate) fn ended(&self, hold: &Arc<Hold>) {
-        self.lose(hold, LostReason::Revoked);
-    }
-
     /// Has holds renewed at once of which the store says that they may be gone.
     pub(crate) fn hear(&self, losses: &Losses) {
         let keeper = Arc::downgrade(&self.0);
@@ -206,14 +192,47 @@ impl Keeper {
         Driven::new(&self.0.background, |desk| release.run(self.clone(), Some(desk)))
     }
 
-    pub(crate) fn release_in_background(&self, release: Release) {
-        let work = release.run(self.clone(), None);
-        self.0.background.spawn(work);
+    /// Has the background tell the store.
+    pub(crate) fn enqueue_release(&self, release: Release) {
+        self.0.background.spawn(release.run(self.clone(), None));
     }
 
-    fn lose(&self, hold: &Arc<Hold>, reason: LostReason) {
-        if let Some(leftover) = self.0.lose(hold, reason) {
-            self.release_in_background(leftover);
+    /// This process has the hold no more.
+    fn removed(&self, entry: &KeptHold) {
+        self.0.settings.counters.holding.down();
+        entry.turn.iter().for_each(Turn::over);
+    }
+
+    /// Ends this very hold: its owner may have another one by now.
+    pub(crate) fn lose(&self, hold: &Arc<Hold>, reason: LostReason) {
+        // False if the guard has read the clock first, or was released at this moment. Not under the lock of the book: a task
+        // that is told may release what it holds.
+        hold.lose(reason);
+        let mut book = self.0.book();
+        let Some(entry) = book.of(hold) else { return };
+        let released = hold.is_released();
+        if released && reason != LostReason::Closed {
+            // Its release is about to begin, and knows who waits for the answer. What is gone must not be handed over.
+            if reason == LostReason::Revoked {
+                entry.spare_tokens = 0;
+            }
+            return;
+        }
+        let Some(entry) = book.remove(hold.claim.owner.number) else { return };
+        drop(book);
+        self.removed(&entry);
+        let turn = entry.turn;
+        let now = self.0.settings.clock.now();
+        if !released {
+            turn.iter().for_each(Turn::lost);
+            let held_for = now.since(hold.since);
+            self.0.settings.counters.lost.up();
+            self.0.settings.counters.held(held_for);
+            warn!(name = ?hold.claim.resource, token = %hold.token, %reason, ?held_for, "lost");
+        }
+        // After a loss no caller waits for the release, but waiters at the store need not sit out the rest of the lease.
+        if released || reason != LostReason::Revoked {
+            self.enqueue_release(Release::new(hold.claim.clone(), turn, now));
         }
     }
 
@@ -221,7 +240,7 @@ impl Keeper {
         &self.0.background
     }
 
-    pub(super) fn calls(&self) -> &Calls {
+    pub(super) fn calls(&self) -> &CallWindow {
         &self.0.calls
     }
 
@@ -229,7 +248,7 @@ impl Keeper {
         &self.0.settings
     }
 
-    /// Ends and gives back everything; resolves when that is done or the time is up.
+    /// Ends and releases everything; resolves when that is done or the time is up.
     pub(crate) async fn close(&self) {
         let holds: Vec<Arc<Hold>> = {
             let mut book = self.0.book();
@@ -255,52 +274,14 @@ impl Shared {
         let mut book = self.book();
         let wake = match suspect {
             Suspect::One(owner) => book.suspect(owner, now),
-            Suspect::All => book.claimants().into_iter().fold(false, |wake, owner| book.suspect(owner, now) | wake),
+            Suspect::All => {
+                let owners: Vec<_> = book.holds().map(|hold| hold.claim.owner).collect();
+                owners.into_iter().fold(false, |wake, owner| book.suspect(owner, now) | wake)
+            }
         };
         drop(book);
         if wake {
             self.wake.notify_one();
         }
-    }
-
-    /// Nobody of this process has it any more.
-    fn removed(&self, entry: &Entry) {
-        self.settings.counters.holding.down();
-        entry.turn.iter().for_each(Turn::over);
-    }
-
-    /// Ends this very hold: under its owner there may be another one by now.
-    fn lose(&self, hold: &Arc<Hold>, reason: LostReason) -> Leftover {
-        // False if the guard has read the clock first, or was given back in this moment. Not under the book: those who are told
-        // may give back what they hold.
-        hold.lose(reason);
-        let mut book = self.book();
-        let entry = book.of(hold)?;
-        let given_back = hold.is_released();
-        if given_back && reason != LostReason::Closed {
-            // Its release is about to begin, and knows who waits for the answer. What is gone must not be handed over.
-            if reason == LostReason::Revoked {
-                entry.spare_tokens = 0;
-            }
-            return None;
-        }
-        let entry = book.remove(hold.claim.owner.number)?;
-        drop(book);
-        self.removed(&entry);
-        let turn = entry.turn;
-        let now = self.settings.clock.now();
-        if given_back {
-            return Some(Release::new(hold.claim.clone(), turn, now));
-        }
-        turn.iter().for_each(Turn::lost);
-        let held_for = now.since(hold.since);
-        self.settings.counters.lost.up();
-        self.settings.counters.held(held_for);
-        warn!(name = ?hold.claim.resource, token = %hold.token, %reason, ?held_for, "lost");
-        if reason == LostReason::Revoked {
-            return None;
-        }
-        // Nobody waits for it, but those in the queue at the store need not sit out what is left of the lease.
-        Some(Release::new(hold.claim.clone(), turn, now))
     }
 }

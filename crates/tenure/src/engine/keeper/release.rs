@@ -1,13 +1,12 @@
-//! Giving a hold back, however long the store takes to understand.
+//! Releasing a hold at the store, however long it takes to understand.
 
 use tracing::debug;
 
-use super::{Keeper, Place};
+use super::Keeper;
 use crate::backend::{Claim, Released};
 use crate::clock::Instant;
 use crate::engine::Settings;
-use crate::engine::driven::Desk;
-use crate::engine::driven::{at_once, bounded};
+use crate::engine::driven::{Desk, at_once, bounded};
 use crate::engine::turnstile::Turn;
 use crate::error::{Error, Result};
 use crate::lost::Lost;
@@ -20,17 +19,9 @@ pub(crate) struct Release {
     claim: Claim,
     /// Of the hold. The next task of this process asks when it is dropped.
     turn: Option<Turn>,
-    /// What is told to the one who waits if the store knows of no such hold.
+    /// What the caller is told if the store knows of no such hold.
     lost: Option<Lost>,
     since: Instant,
-}
-
-/// Who drives a release.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum By {
-    Caller,
-    /// Which sees it to its end.
-    Background,
 }
 
 /// Counts a release for as long as it is under way.
@@ -47,44 +38,38 @@ impl Release {
         Self { claim, turn, lost: None, since: now }
     }
 
-    /// Says what the one who waits is told if the store knows of no such hold.
+    /// Sets what the caller is told if the store knows of no such hold.
     pub(super) fn or_lost(self, lost: Lost) -> Self {
         Self { lost: Some(lost), ..self }
     }
 
-    /// Tells the store until it has understood, or the lease must have ended.
+    /// Tells the store until it has understood, or the lease must have ended. Driven by the caller that waits at the desk, or by the
+    /// background.
     ///
-    /// The next task of this process asks after the first try, whatever came of it: a store that cannot be reached is for
-    /// it to see, and must not look like a lock that somebody holds.
+    /// The next task of this process asks after the first try, whatever came of it: a store that cannot be reached must not look
+    /// like a lock that another client holds.
     pub(crate) fn run(self, keeper: Keeper, desk: Option<Desk<Result<()>>>) -> impl Future<Output = ()> + Send + 'static {
         keeper.0.releasing.begin();
-        let counted = Counted(keeper);
-        let (mut release, by) = (self, if desk.is_some() { By::Caller } else { By::Background });
-        // Borrowed by what it does, and so not moved once it has begun.
-        async move {
-            let answer = |result| drop(desk.as_ref().and_then(|desk| desk.answer(result)));
-            release.tell(&counted.0, by, &answer).await;
+        let (mut release, counted) = (self, Counted(keeper));
+        async move { release.tell(&counted.0, desk.as_ref()).await }
+    }
+
+    async fn tell(&mut self, keeper: &Keeper, desk: Option<&Desk<Result<()>>>) {
+        let slot = desk.and_then(|_| keeper.calls().try_enter(self.since));
+        let mut failed = None;
+        if let Some(slot) = slot {
+            let released = self.send(keeper).await;
+            drop(slot);
+            match released {
+                Ok(released) => return answer(desk, self.told(released, true)),
+                Err(e) => failed = Some(e),
+            }
         }
+        // Boxed: the future of most releases stays small.
+        Box::pin(self.tell_again(keeper, desk, failed)).await;
     }
 
-    async fn tell(&mut self, keeper: &Keeper, by: By, answer: &(dyn Fn(Result<()>) + Send + Sync)) {
-        let place = match by {
-            By::Caller => keeper.calls().try_enter(self.since),
-            By::Background => None,
-        };
-        let failed = match place {
-            None => None,
-            Some(place) => match self.begin(keeper, place).await {
-                Ok(released) => return answer(self.told(released, true)),
-                failed => failed.err(),
-            },
-        };
-        // Apart, so that the way of most is short.
-        Box::pin(self.go_on_telling(keeper, by, failed, answer)).await;
-    }
-
-    /// The first try.
-    async fn begin(&self, keeper: &Keeper, _place: Place<'_>) -> Result<Released> {
+    async fn send(&self, keeper: &Keeper) -> Result<Released> {
         let Settings { backend, timeout, .. } = keeper.settings();
         let mut call = backend.release(&self.claim);
         match at_once(&**backend, DOING, &mut call).await {
@@ -93,21 +78,19 @@ impl Release {
         }
     }
 
-    /// One try, when it has a place.
-    async fn call(&self, keeper: &Keeper, by: By) -> Result<Released> {
+    /// One try, as soon as the window of the caller or of the background lets it in.
+    async fn send_in_turn(&self, keeper: &Keeper, by_caller: bool) -> Result<Released> {
         let Settings { backend, clock, .. } = keeper.settings();
-        match by {
-            By::Background => keeper.0.releases.pass(backend.release(&self.claim)).await,
-            By::Caller => {
-                let _place = keeper.calls().wait(|| clock.now()).await;
-                backend.release(&self.claim).await
-            }
+        if !by_caller {
+            return keeper.0.releases.pass(backend.release(&self.claim)).await;
         }
+        let _slot = keeper.calls().wait(|| clock.now()).await;
+        backend.release(&self.claim).await
     }
 
-    /// What the one who waits is told when the store has understood.
+    /// What the caller is told when the store has understood.
     fn told(&mut self, released: Released, first: bool) -> Result<()> {
-        // Before the answer: who asks then must not find the turn of the hold that it has given back.
+        // Before the answer: the caller's next lock() must not find the turn of the hold that it has released.
         if let Some(turn) = self.turn.take() {
             turn.given_back(matches!(released, Released::Yes { others_wait: true }));
         }
@@ -116,38 +99,34 @@ impl Release {
         self.lost.take().filter(|_| gone).map_or(Ok(()), |lost| Err(lost.into()))
     }
 
-    async fn go_on_telling(
-        &mut self,
-        keeper: &Keeper,
-        by: By,
-        mut failed: Option<Error>,
-        answer: &(dyn Fn(Result<()>) + Send + Sync),
-    ) {
+    async fn tell_again(&mut self, keeper: &Keeper, desk: Option<&Desk<Result<()>>>, mut failed: Option<Error>) {
         let Settings { backend, clock, timeout, retry, .. } = keeper.settings();
         let (give_up, answer_by) = (self.since.after(self.claim.lease), self.since.after(*timeout));
         let mut failures = 0;
         loop {
-            let released = match failed.take() {
-                Some(e) => Err(e),
-                // The wait for a place counts, too: however many there are, a try takes no longer than a call may.
-                None => bounded(*timeout, &**backend, DOING, self.call(keeper, by)).await,
+            let error = match failed.take() {
+                Some(e) => e,
+                // The wait for the window counts, too: a try takes no longer than a call may.
+                None => match bounded(*timeout, &**backend, DOING, self.send_in_turn(keeper, desk.is_some())).await {
+                    Ok(released) => return answer(desk, self.told(released, failures == 0)),
+                    Err(e) => e,
+                },
             };
-            match released {
-                Ok(released) => return answer(self.told(released, failures == 0)),
-                Err(e) => {
-                    failures += 1;
-                    drop(self.turn.take());
-                    let now = clock.now();
-                    debug!(name = ?self.claim.resource, error = %e, "release failed");
-                    if !e.is_transient() || now >= give_up {
-                        return answer(Err(e));
-                    }
-                    if now >= answer_by || failures >= retry.attempts {
-                        answer(Err(e));
-                    }
-                    tokio::time::sleep(retry.pause(failures)).await;
-                }
+            failures += 1;
+            drop(self.turn.take());
+            let now = clock.now();
+            debug!(name = ?self.claim.resource, %error, "release failed");
+            if !error.is_transient() || now >= give_up {
+                return answer(desk, Err(error));
             }
+            if now >= answer_by || failures >= retry.attempts {
+                answer(desk, Err(error));
+            }
+            tokio::time::sleep(retry.pause(failures)).await;
         }
     }
+}
+
+fn answer(desk: Option<&Desk<Result<()>>>, result: Result<()>) {
+    drop(desk.and_then(|desk| desk.answer(result)));
 }

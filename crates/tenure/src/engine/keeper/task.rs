@@ -13,7 +13,6 @@ use super::{Keeper, Shared};
 use crate::backend::{Mode, Renewal};
 use crate::clock::{Instant, deadline};
 use crate::engine::Settings;
-use crate::engine::background::Background;
 use crate::engine::driven::bounded;
 use crate::error::Result;
 use crate::lost::LostReason;
@@ -28,17 +27,17 @@ struct Renewed {
 
 pub(super) struct Task {
     settings: Settings,
-    /// Weak: the task ends when nobody has a keeper any more.
+    /// Weak: the task ends with the last keeper.
     keeper: Weak<Shared>,
     wake: Arc<Notify>,
-    background: Background,
     calls: JoinSet<Renewed>,
     windows: HashMap<(Urgency, u32), Window>,
 }
 
 impl Task {
-    pub(super) fn new(settings: Settings, keeper: Weak<Shared>, wake: Arc<Notify>, background: Background) -> Self {
-        Self { settings, keeper, wake, background, calls: JoinSet::new(), windows: HashMap::new() }
+    pub(super) fn new(keeper: &Arc<Shared>) -> Self {
+        let (settings, wake) = (keeper.settings.clone(), Arc::clone(&keeper.wake));
+        Self { settings, keeper: Arc::downgrade(keeper), wake, calls: JoinSet::new(), windows: HashMap::new() }
     }
 
     fn keeper(&self) -> Option<Keeper> {
@@ -134,7 +133,7 @@ impl Task {
         loop {
             let Some(hold) = keeper.0.book().hold(owner) else { return };
             // A fixed lease was only looked at. A hold that was given back meanwhile has its release under way; only a loss is an
-            // end here. Not under the book: those who are told of it may give back what they hold.
+            // end here. Not under the lock of the book, as in [`Keeper::lose`].
             let is_fixed = hold.terms.fixed;
             let goes_on = if is_fixed { hold.is_valid() } else { hold.extend(until) };
             if !goes_on && !hold.is_released() {
@@ -154,7 +153,7 @@ impl Task {
 
     fn gone(&self, keeper: &Keeper, (owner, mode): (u64, Mode)) {
         let gone = keeper.0.book().end_revoked(owner, mode);
-        gone.into_iter().for_each(|hold| keeper.lose(&hold, LostReason::Revoked));
+        gone.iter().for_each(|hold| keeper.lose(hold, LostReason::Revoked));
     }
 
     fn failed(&self, keeper: &Keeper, owners: &[(u64, Mode)], error: &str) {
@@ -180,7 +179,7 @@ impl Task {
 }
 
 impl Drop for Task {
-    /// The runtime has ended under the keeper, or a panic has: nobody will renew, nor be there to tell at the deadline.
+    /// The runtime has ended under the keeper, or a panic has ended the task: no hold is renewed, or declared lost at its deadline.
     fn drop(&mut self) {
         let Some(keeper) = self.keeper() else { return };
         let mut book = keeper.0.book();
@@ -189,8 +188,8 @@ impl Drop for Task {
         }
         let left = book.drain();
         drop(book);
-        // Before the turns go on to those who wait: there is nothing left for them to wait with.
-        self.background.end();
+        // Before the turns go on to waiters: they have no timers left to wait with.
+        keeper.0.background.end();
         for entry in left {
             entry.hold.lose(LostReason::Closed);
             self.settings.counters.holding.down();

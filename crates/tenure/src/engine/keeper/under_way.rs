@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// Counts what is under way, for those who wait until nothing is.
+/// Counts what is under way, for a close that waits until nothing is.
 #[derive(Debug, Default)]
 pub(crate) struct UnderWay {
     count: AtomicUsize,

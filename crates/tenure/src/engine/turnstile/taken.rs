@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The first pause of a process that has had its share of a lock for which others wait at the store. It doubles while nobody
-/// takes the lock meanwhile, for those who are slow to hear that it is free.
+/// The first pause of a process that has had its share of a lock for which others wait at the store. It doubles while no other takes
+/// the lock, for processes that are slow to hear that it is free.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 /// How often it doubles: up to 640 ms.
 const MOST_DOUBLINGS: u32 = 7;
-/// How often the longest pause is made again if nobody has come in all of them. Those who seem to wait may have been stopped, or only
-/// listen: they cost a tenth then, and still find their turn if they come.
+/// How often the longest pause is made again if no other process came in any of them. The waiters at the store may be stopped, or only
+/// listen: they cost a tenth then, and still find their turn.
 const PAUSE_EVERY: Duration = Duration::from_millis(6400);
-/// So many times a process may have a lock for which others wait, if nobody of it stands in line: its share then.
+/// The share of a process without a local queue: so many holds of a lock for which others wait.
 const SHARE: u32 = 16;
-/// Who comes back later than that has left the lock to others.
+/// A process that comes back later has left the lock to others.
 const COMES_BACK: Duration = Duration::from_secs(1);
 
 /// What this process has had of a lock while others waited for it at the store, and was not refused since.

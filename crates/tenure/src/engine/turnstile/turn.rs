@@ -11,10 +11,10 @@ use super::{Gate, Heard, Lane, Pass, Turnstile, Waiter, locked};
 use crate::engine::hold::Terms;
 use crate::error::Error;
 
-/// A store that answers does so in less: who stood behind a hold that was given back is not told of an outage before that.
+/// A store that answers does so in less. Until then, a task that was behind a released hold is told busy, not an outage.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(250);
 
-/// The right of this process's one contender for a name. Dropping it lets the next one in line ask the store.
+/// The right of this process's one contender for a name. Dropping it lets the next in the queue ask the store.
 #[derive(Debug)]
 pub(crate) struct Turn {
     pub(super) gate: Gate,
@@ -36,8 +36,8 @@ impl Turn {
         self.lane(|lane| lane.waiting.len())
     }
 
-    /// How many may want the hold after this one: many, if somebody has come to wait since this process has wanted it without a
-    /// break. Those who take turns are not behind each other at the moment of a grant.
+    /// How many may want the hold after this one: many, if any has waited since the lane opened. Tasks that take turns are not behind
+    /// each other at the moment of a grant.
     pub(crate) fn expected(&self) -> usize {
         if self.has_waiters { usize::MAX } else { 0 }
     }
@@ -73,7 +73,7 @@ impl Turn {
         if self.gate.answers_are_shared() { self.lane(|lane| lane.arrivals) } else { 0 }
     }
 
-    /// Resolves when somebody comes with whom the next answer will be shared.
+    /// Resolves when a task comes with which the next answer will be shared.
     pub(crate) async fn newcomer(&self, known: u64) {
         let Some(came) = self.lane(|lane| lane.came.clone()) else { return std::future::pending().await };
         while self.arrivals() <= known {
@@ -91,8 +91,7 @@ impl Turn {
         self.lane(|lane| (lane.last, lane.trouble) = (Some(Heard::Granted), None));
     }
 
-    /// Tells those behind, of whom so many had come before the question, that somebody else has it. Then others have had their
-    /// turn, too.
+    /// Tells those behind, of whom so many had come before the question, that another process has it: others have had their turn.
     pub(crate) fn heard_busy(&self, arrivals: u64) {
         self.lane(|lane| {
             (lane.last, lane.trouble) = (Some(Heard::Busy), None);
@@ -100,7 +99,7 @@ impl Turn {
         });
     }
 
-    /// Shares an answer with those who had come before the question.
+    /// Shares an answer with the waiters that came before the question.
     pub(crate) fn share(&self, arrivals: u64, left: u64) {
         let served = self.lane(|lane| {
             let came_before = lane.waiting.partition_point(|w| w.arrival <= arrivals);
@@ -111,8 +110,8 @@ impl Turn {
         }
     }
 
-    /// The lock is given back. If others wait at the store, the next one of this process lets them go first; one who comes back
-    /// alone does so from time to time.
+    /// The lock is given back. If others wait at the store, the next task of this process lets them go first; a task without a queue
+    /// behind it does so from time to time.
     pub(crate) fn given_back(&self, others_wait: bool) {
         self.lane(|lane| {
             if others_wait {
@@ -125,16 +124,15 @@ impl Turn {
         });
     }
 
-    /// The hold is over: nobody knows who has it now.
+    /// The hold is over: it is unknown who has the lock now.
     pub(crate) fn over(&self) {
         self.lane(|lane| {
             lane.last = None;
-            // Nobody who came before knows of it otherwise.
             lane.gave_back = (lane.arrivals > 0).then(|| (lane.arrivals, Instant::now() + ANSWERS_WITHIN));
         });
     }
 
-    /// The hold was lost: nobody knows since when.
+    /// The hold was lost, it is unknown when.
     pub(crate) fn lost(&self) {
         self.lane(|lane| (lane.last, lane.gave_back) = (None, None));
     }
@@ -143,7 +141,7 @@ impl Turn {
         look(&mut locked(&self.lane))
     }
 
-    /// The next in line, if its terms allow it to have a hold with these, and those who `left` before it. The turn stays with the hold.
+    /// The next waiter, if its terms fit a hold with these, and those who `left` before it. The turn stays with the hold.
     pub(crate) fn next_with(&self, terms: &Terms, left: &mut Vec<Waiter>) -> Option<Waiter> {
         self.lane(|lane| {
             let next = lane.next(|next| terms.allow_hand_over(next), left)?;

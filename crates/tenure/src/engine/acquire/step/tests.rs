@@ -14,16 +14,16 @@ const WAITS: Plan = Plan {
     converts: false,
     watch_first: false,
     watch_after_failure: false,
-    keeps_place: false,
+    keeps_position: false,
     rests: false,
     attempts: 3,
 };
 const ONCE: Plan = Plan { once: true, ..WAITS };
 
 /// What is done after each of these events in a row.
-fn walk(plan: Plan, events: &[Event]) -> (State, Vec<Action>) {
+fn walk(plan: Plan, events: &[Event]) -> (Progress, Vec<Action>) {
     let mut actions = Vec::new();
-    let end = events.iter().fold(State::new(plan), |state, event| {
+    let end = events.iter().fold(Progress::new(plan), |state, event| {
         let (state, action) = state.step(*event);
         actions.push(action);
         state
@@ -34,7 +34,7 @@ fn walk(plan: Plan, events: &[Event]) -> (State, Vec<Action>) {
 #[test]
 fn every_walk_is_as_in_the_table() {
     use Action::{Ask, AwaitSignal, BackOff, End as Ends, Rest, Sleep, Subscribe};
-    use Event::{Begin, Done, Granted, Rested, Stopped, Subscribed, Woken};
+    use Event::{Begin, Done, Granted, Stopped, Subscribed, Woken};
     let first = Plan { watch_first: true, ..WAITS };
     let signal = AwaitSignal { within: WITHIN };
     let again = |failures| BackOff { failures };
@@ -52,7 +52,7 @@ fn every_walk_is_as_in_the_table() {
             &[Begin, Subscribed(false), BUSY, Subscribed(false), Woken],
             &[Subscribe, Ask, Subscribe, Sleep { pause: WITHIN }, Ask],
         ),
-        (Plan { rests: true, ..first }, &[Begin, Rested, Subscribed(true)], &[Rest, Subscribe, Ask]),
+        (Plan { rests: true, ..first }, &[Begin, Woken, Subscribed(true)], &[Rest, Subscribe, Ask]),
         (Plan { rests: true, ..WAITS }, &[Begin, Stopped], &[Rest, lost]),
         (ONCE, &[Begin, BUSY], &[Ask, lost]),
         (Plan { watch_first: true, ..ONCE }, &[Begin, BUSY], &[Ask, lost]),
@@ -88,7 +88,7 @@ fn collisions_are_not_waited_out_for_ever_by_one_that_asks_once() {
 
 #[test]
 fn the_store_is_told_to_forget_what_it_may_know() {
-    let place = Plan { keeps_place: true, ..WAITS };
+    let place = Plan { keeps_position: true, ..WAITS };
     for (plan, events, undo) in [
         (WAITS, &[Event::Begin, BUSY][..], false),
         (place, &[Event::Begin, BUSY], true),
@@ -102,15 +102,8 @@ fn the_store_is_told_to_forget_what_it_may_know() {
 
 fn plans() -> impl Strategy<Value = Plan> {
     let flags = proptest::array::uniform7(any::<bool>());
-    (flags, 1_u32..5).prop_map(|([once, waits, converts, watch_first, watch_after_failure, keeps_place, rests], attempts)| Plan {
-        once,
-        waits,
-        converts,
-        watch_first,
-        watch_after_failure,
-        keeps_place,
-        rests,
-        attempts,
+    (flags, 1_u32..5).prop_map(|([once, waits, converts, watch_first, watch_after_failure, keeps_position, rests], attempts)| {
+        Plan { once, waits, converts, watch_first, watch_after_failure, keeps_position, rests, attempts }
     })
 }
 
@@ -122,7 +115,6 @@ fn outcome(action: Action, choice: u8) -> Event {
         Action::Ask => answers[usize::from(choice % 7)],
         Action::Subscribe => Event::Subscribed(choice.is_multiple_of(2)),
         _ if choice.is_multiple_of(5) => Event::Stopped,
-        Action::Rest => Event::Rested,
         _ => Event::Woken,
     }
 }
@@ -130,7 +122,7 @@ fn outcome(action: Action, choice: u8) -> Event {
 proptest! {
     #[test]
     fn whatever_the_store_answers_the_rules_hold(plan in plans(), choices in proptest::collection::vec(any::<u8>(), 1..60)) {
-        let (mut state, mut action) = State::new(plan).step(Event::Begin);
+        let (mut state, mut action) = Progress::new(plan).step(Event::Begin);
         let (mut failures, mut questions, mut subscribed, mut unclear) = (0, 0, false, false);
         for choice in choices {
             let event = outcome(action, choice);
@@ -138,7 +130,7 @@ proptest! {
             (state, action) = state.step(event);
             match event {
                 FAILED | REFUSED => (failures, unclear) = (failures + 1, true),
-                BUSY | Event::Collided { .. } => (failures, unclear) = (0, unclear || plan.keeps_place),
+                BUSY | Event::Collided { .. } => (failures, unclear) = (0, unclear || plan.keeps_position),
                 Event::Subscribed(stands) => subscribed = stands,
                 _ => {}
             }

@@ -25,7 +25,7 @@ impl Desk {
         let terms = Terms { lease, fixed, max_hold: None, note: None };
         let hold = Arc::new(Hold::new(claim, Token::new(1), terms, self.clock.clone(), now, now.after(lease)));
         let due = if fixed { now.after(lease) } else { now.after(lease / 3) };
-        let (_, wakes) = self.book.keep(Entry::new(Arc::clone(&hold), None, now.after(lease)), due);
+        let (_, wakes) = self.book.keep(KeptHold::new(Arc::clone(&hold), None, now.after(lease)), due);
         (hold, wakes)
     }
 
@@ -95,7 +95,7 @@ fn what_the_store_says_is_gone_is_handed_to_nobody() {
     let (hold, _) = desk.keep(LEASE, false);
     let (owner, now) = (hold.claim.owner.number, desk.clock.now());
     let gate = Gate::new(&hold.claim.resource, Mode::Exclusive).expect("a gate");
-    let turnstile::Entry::Now(turn) = Turnstile::default().enter(&gate, &hold.terms, || LEASE) else {
+    let turnstile::Admission::Now(turn) = Turnstile::default().enter(&gate, &hold.terms, || LEASE) else {
         panic!("nobody was there")
     };
     let entry = desk.book.of(&hold).expect("kept");

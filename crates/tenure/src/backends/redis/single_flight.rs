@@ -1,44 +1,35 @@
-//! Work that serves all who asked before it began.
+//! Work that many share: one run serves all callers from before its begin.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::sync::{Mutex, MutexGuard, oneshot};
+use tokio::sync::{Mutex, oneshot};
 
-/// Rounds of the same work, one at a time. Whoever asks while a round is under way shares the next one with all others
-/// who came meanwhile: however many ask, each waits for two rounds at most.
+/// Runs of the same work, one at a time. Calls during a run share the next one, so each waits for two runs at most.
 #[derive(Debug, Default)]
-pub(super) struct Rounds<T> {
+pub(super) struct SingleFlight<T> {
     begun: AtomicU64,
-    /// The last round that ended well, and what came of it.
+    /// The last run that succeeded, and its result.
     last: Mutex<(u64, T)>,
 }
 
-impl<T: Clone + Send + 'static> Rounds<T> {
-    /// What came of a round that began after this call. To be run by itself, for one who waits for the `answer`: a round that has begun is
-    /// others' too. Who has left by then begins none, or they would pile up while each takes long and fails.
+impl<T: Clone + Send + 'static> SingleFlight<T> {
+    /// Answers with a run that began after this call. To be spawned: a run serves others, too, and must not stop with its caller.
+    /// A caller that has left begins none: runs that take long and fail would pile up.
     pub(super) async fn share<E>(&self, mut answer: oneshot::Sender<Result<T, E>>, work: impl Future<Output = Result<T, E>>) {
         let before = self.begun.load(Ordering::Acquire);
-        let last = tokio::select! {
+        let mut last = tokio::select! {
             biased;
             () = answer.closed() => return,
             last = self.last.lock() => last,
         };
-        // Nobody to hear it may be left: the round was for all.
-        drop(answer.send(self.after(before, last, work).await));
-    }
-
-    async fn after<E>(
-        &self,
-        before: u64,
-        mut last: MutexGuard<'_, (u64, T)>,
-        work: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, E> {
-        if last.0 > before {
-            return Ok(last.1.clone());
+        if last.0 <= before {
+            let run = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
+            match work.await {
+                Ok(result) => *last = (run, result),
+                Err(e) => return drop(answer.send(Err(e))),
+            }
         }
-        let round = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
-        *last = (round, work.await?);
-        Ok(last.1.clone())
+        drop(answer.send(Ok(last.1.clone())));
     }
 }
 
@@ -51,9 +42,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn those_who_come_during_a_round_share_the_next() {
-        let (rounds, runs) = (Arc::new(Rounds::<u32>::default()), Arc::new(AtomicU32::new(0)));
+        let (flights, runs) = (Arc::new(SingleFlight::<u32>::default()), Arc::new(AtomicU32::new(0)));
         let ask = |fails: bool| {
-            let (rounds, runs) = (Arc::clone(&rounds), Arc::clone(&runs));
+            let (flights, runs) = (Arc::clone(&flights), Arc::clone(&runs));
             let (answer, answered) = oneshot::channel();
             tokio::spawn(async move {
                 let work = async {
@@ -61,7 +52,7 @@ mod tests {
                     let run = runs.fetch_add(1, Ordering::SeqCst) + 1;
                     if fails { Err(run) } else { Ok(run) }
                 };
-                rounds.share(answer, work).await;
+                flights.share(answer, work).await;
             });
             answered
         };
