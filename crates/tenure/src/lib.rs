@@ -73,6 +73,7 @@ mod primitives;
 mod retry;
 pub mod secret;
 pub mod signal;
+mod sql;
 mod stats;
 pub mod store;
 #[cfg(feature = "testing")]

@@ -59,7 +59,7 @@ use rustix::fs::OFlags;
 
 use self::part::Part;
 use self::sidecar::Sidecar;
-use super::{FenceStats, Pass, Tally, decimal};
+use super::{FenceCounters, FenceStats, Pass, decimal};
 
 /// Why a fenced write to a file did not happen.
 pub type Error = super::Error<Trouble>;
@@ -113,7 +113,7 @@ pub struct FencedFile {
     dir: PathBuf,
     name: OsString,
     patience: Duration,
-    tally: Tally,
+    counters: FenceCounters,
 }
 
 impl FencedFile {
@@ -135,7 +135,12 @@ impl FencedFile {
         if bytes.starts_with(b".") && (bytes.ends_with(b".fence") || bytes.ends_with(b".part")) {
             return Err(refuse("is what a fence is made of", "names that do not begin with . and end in .fence or .part"));
         }
-        Ok(Self { dir: dir.to_owned(), name: name.to_owned(), patience: Duration::from_secs(10), tally: Tally::default() })
+        Ok(Self {
+            dir: dir.to_owned(),
+            name: name.to_owned(),
+            patience: Duration::from_secs(10),
+            counters: FenceCounters::default(),
+        })
     }
 
     /// How long to wait for other writers, instead of ten seconds.
@@ -147,7 +152,7 @@ impl FencedFile {
     /// What it has let through and refused.
     #[must_use]
     pub fn stats(&self) -> FenceStats {
-        self.tally.stats()
+        self.counters.stats()
     }
 
     /// Where it is.

@@ -12,11 +12,9 @@
 //! | objects, files | `object`, [`mod@file`] |
 //!
 //! A write shows a [`Pass`]: the [`Guard`], or the [`Token`] that came with a request. One that is too late is [`Stale`], which
-//! has both tokens; each fence counts them ([`Tally`]), and so does the locker whose guard it was
+//! has both tokens; each fence counts them ([`FenceCounters`]), and so does the locker whose guard it was
 //! ([`Stats::stale`](crate::Stats::stale)). **A fence never goes down.**
 
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-pub(crate) mod drivers;
 pub mod file;
 #[cfg(feature = "http")]
 pub mod http;
@@ -32,6 +30,8 @@ pub mod redis;
 pub mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(feature = "sqlx")]
+pub mod sqlx;
 
 use std::fmt;
 use std::sync::Arc;
@@ -141,7 +141,7 @@ impl<E> Error<E> {
 
 /// What a fence has let through and refused. Clones share their counters.
 #[derive(Clone, Default)]
-pub struct Tally(Arc<Counters>);
+pub struct FenceCounters(Arc<Counters>);
 
 #[derive(Default)]
 struct Counters {
@@ -162,7 +162,7 @@ pub struct FenceStats {
     pub overtaken: u64,
 }
 
-impl Tally {
+impl FenceCounters {
     /// The numbers so far.
     #[must_use]
     pub fn stats(&self) -> FenceStats {
@@ -173,7 +173,7 @@ impl Tally {
     /// Compares what a write shows with the largest token that the storage has seen, this one included, and counts the answer.
     ///
     /// For those who run a fence's statements by themselves.
-    pub fn judge(&self, resource: &str, pass: &(impl Pass + ?Sized), seen: Token) -> Result<(), Stale> {
+    pub fn check(&self, resource: &str, pass: &(impl Pass + ?Sized), seen: Token) -> Result<(), Stale> {
         let token = pass.token();
         if seen <= token {
             self.accepted();
@@ -202,7 +202,7 @@ impl Tally {
     }
 }
 
-impl fmt::Debug for Tally {
+impl fmt::Debug for FenceCounters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.stats().fmt(f)
     }

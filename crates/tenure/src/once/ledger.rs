@@ -16,7 +16,7 @@ use super::records::{Begin, Begun, Finished, Record, Records};
 use crate::backend::Mode;
 use crate::engine::guard::Guard;
 use crate::error::{Fault, Result};
-use crate::fence::{FenceStats, Tally};
+use crate::fence::{FenceCounters, FenceStats};
 use crate::locker::Locker;
 use crate::name::Token;
 use crate::retry::RetryPolicy;
@@ -27,7 +27,7 @@ const WAIT: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub struct Ledger {
     pub(super) locker: Locker,
-    pub(super) tally: Tally,
+    pub(super) counters: FenceCounters,
     records: Arc<dyn Records>,
     keep: Duration,
     wait: Duration,
@@ -41,8 +41,8 @@ impl Ledger {
     /// On these records, under this locker's locks. All who do the same work use the same two stores.
     #[must_use]
     pub fn new(locker: &Locker, records: Arc<dyn Records>) -> Self {
-        let (tally, retry, turns) = (Tally::default(), RetryPolicy::default(), Turns::default());
-        Self { locker: locker.clone(), tally, records, keep: KEEP, wait: WAIT, lease: None, retry, repeat: true, turns }
+        let (counters, retry, turns) = (FenceCounters::default(), RetryPolicy::default(), Turns::default());
+        Self { locker: locker.clone(), counters, records, keep: KEEP, wait: WAIT, lease: None, retry, repeat: true, turns }
     }
 
     /// How long results and marks are kept, instead of seven days. **After that the work is done again** if somebody asks: keep
@@ -135,7 +135,7 @@ impl Ledger {
     /// How many results were recorded, and how many came too late.
     #[must_use]
     pub fn stats(&self) -> FenceStats {
-        self.tally.stats()
+        self.counters.stats()
     }
 
     /// Takes the lock of a key. `None`: somebody else has had it all the time.
@@ -160,7 +160,7 @@ impl Ledger {
             Ok(Begun::Yours { unfinished }) => return Ok(Start::Yours(Started::new(self, key, guard, unfinished))),
             Ok(Begun::Done { token, result }) => read(key, token, &result).map(Start::Done),
             Ok(Begun::Unfinished { token }) => Err(Error::Unfinished { key: key.clone(), token }),
-            Ok(Begun::Stale { seen }) => Err(Error::Overtaken(self.tally.too_late(key.as_str(), &guard, seen))),
+            Ok(Begun::Stale { seen }) => Err(Error::Overtaken(self.counters.too_late(key.as_str(), &guard, seen))),
             Err(e) => Err(Error::not_begun(key, e)),
         };
         give_back(guard).await;

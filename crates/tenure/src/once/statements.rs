@@ -1,7 +1,38 @@
 //! The SQL of records, for each dialect. Times are milliseconds by the database's own clock.
 
-use super::Key;
-use crate::fence::sql::{Dialect, Identifier, Statement, Writer};
+use super::{Key, OnceTable};
+use crate::sql::{Ddl, Dialect, Identifier, Statement, Writer};
+
+/// The end of the name of a table's index.
+pub(super) const INDEX: &str = "_expires_at";
+
+impl Ddl {
+    /// The table of records of [`OnceTable`], and the index of expired records.
+    #[must_use]
+    pub fn once(self, table: &OnceTable) -> String {
+        let (identifier, dialect) = (table.identifier(), self.0);
+        let (name, index) = (identifier.quoted(dialect), identifier.last_and(INDEX, dialect));
+        let (key, result, number) = match dialect {
+            Dialect::Postgres => ("bytea", "bytea", "bigint"),
+            Dialect::Mysql => ("varbinary(512)", "longblob", "bigint"),
+            Dialect::Sqlite => ("BLOB", "BLOB", "INTEGER"),
+        };
+        let columns = format!(
+            "  job {key} PRIMARY KEY,\n  token {number} NOT NULL,\n  earlier {number},\n  result {result},\n  \
+             changed_at {number} NOT NULL,\n  expires_at {number} NOT NULL"
+        );
+        let create = format!("CREATE TABLE IF NOT EXISTS {name} (\n{columns}");
+        match dialect {
+            Dialect::Mysql => format!("{create},\n  INDEX {index} (expires_at)\n) ENGINE=InnoDB;\n"),
+            Dialect::Postgres => format!("{create}\n);\nCREATE INDEX IF NOT EXISTS {index} ON {name} (expires_at);\n"),
+            // SQLite names the schema with the index, and not with its table.
+            Dialect::Sqlite => {
+                let (schema, plain) = (identifier.schema(dialect), identifier.last_and("", dialect));
+                format!("{create}\n) STRICT;\nCREATE INDEX IF NOT EXISTS {schema}{index} ON {plain} (expires_at);\n")
+            }
+        }
+    }
+}
 
 /// The most records that one statement deletes.
 pub(super) const BATCH: u64 = 1000;

@@ -98,7 +98,7 @@ impl Sidecar {
             let raised = self.file.write_all_at(record(pass.token()).as_bytes(), 0).and_then(|()| self.file.sync_data());
             raised.map_err(Trouble::io("raising", &self.path))?;
         }
-        Ok(target.tally.judge(&target.path().to_string_lossy(), pass, seen.max(pass.token()))?)
+        Ok(target.counters.check(&target.path().to_string_lossy(), pass, seen.max(pass.token()))?)
     }
 
     fn read(&self) -> Result<Token, Error> {

@@ -10,7 +10,7 @@ use object_store::{
 };
 
 use super::{Error, TRIES, is_conflict, probe};
-use crate::fence::{FenceStats, Pass, Tally, decimal};
+use crate::fence::{FenceCounters, FenceStats, Pass, decimal};
 use crate::name::Token;
 
 /// Without a separator, because Azure takes only what could be a name in C#.
@@ -24,7 +24,7 @@ const DELETED: Attribute = Attribute::Metadata(Cow::Borrowed("tenuredeleted"));
 #[derive(Debug, Clone)]
 pub struct InPlace {
     store: Arc<dyn ObjectStore>,
-    tally: Tally,
+    counters: FenceCounters,
 }
 
 /// What is there, as far as a writer needs to know.
@@ -41,13 +41,13 @@ impl InPlace {
     /// with a larger token cannot be seen in it.
     pub async fn open(store: Arc<dyn ObjectStore>, scratch: &Path) -> Result<Self, Error> {
         probe::check(&*store, scratch).await?;
-        Ok(Self { store, tally: Tally::default() })
+        Ok(Self { store, counters: FenceCounters::default() })
     }
 
     /// What it has let through and refused. Clones count together.
     #[must_use]
     pub fn stats(&self) -> FenceStats {
-        self.tally.stats()
+        self.counters.stats()
     }
 
     /// Writes an object. May be repeated.
@@ -70,14 +70,14 @@ impl InPlace {
             tries -= 1;
             let mode = match self.look(location).await? {
                 Some(Seen { token, .. }) if token > pass.token() => {
-                    return Ok(self.tally.judge(location.as_ref(), pass, token)?);
+                    return Ok(self.counters.check(location.as_ref(), pass, token)?);
                 }
                 Some(Seen { version, .. }) => PutMode::Update(version),
                 None => PutMode::Create,
             };
             let options = PutOptions { mode, attributes: attributes.clone(), ..PutOptions::default() };
             match self.store.put_opts(location, payload.clone(), options).await {
-                Ok(_) => return Ok(self.tally.judge(location.as_ref(), pass, pass.token())?),
+                Ok(_) => return Ok(self.counters.check(location.as_ref(), pass, pass.token())?),
                 // Looked at again, because who was there may have a larger token.
                 Err(error) if is_conflict(&error) && tries > 0 => {}
                 Err(error) => return Err(Error::Store(error)),

@@ -7,7 +7,7 @@ use object_store::path::Path;
 use object_store::{Error as StoreError, GetResult, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 
 use super::{Error, TRIES};
-use crate::fence::{FenceStats, Pass, Tally, decimal};
+use crate::fence::{FenceCounters, FenceStats, Pass, decimal};
 use crate::name::Token;
 
 /// Objects of which each write makes a new version, `location/token-number`, with as many digits always, so that the order of names is the
@@ -18,7 +18,7 @@ use crate::name::Token;
 #[derive(Debug, Clone)]
 pub struct Versions {
     store: Arc<dyn ObjectStore>,
-    tally: Tally,
+    counters: FenceCounters,
 }
 
 /// A version, as its name says. In order: of two with the same numbers the deletion is the later one.
@@ -50,13 +50,13 @@ impl Name {
 impl Versions {
     /// On any store.
     pub fn new(store: Arc<dyn ObjectStore>) -> Self {
-        Self { store, tally: Tally::default() }
+        Self { store, counters: FenceCounters::default() }
     }
 
     /// What it has let through and refused. Clones count together.
     #[must_use]
     pub fn stats(&self) -> FenceStats {
-        self.tally.stats()
+        self.counters.stats()
     }
 
     /// Writes a version. May be repeated, and is another version with the same content then.
@@ -110,7 +110,7 @@ impl Versions {
             tries -= 1;
             let last = self.names_from(location, token).await?.into_iter().max();
             if let Some(last) = last.filter(|last| last.token > token) {
-                return Ok(self.tally.judge(location.as_ref(), pass, last.token)?);
+                return Ok(self.counters.check(location.as_ref(), pass, last.token)?);
             }
             let Some(number) = last.map_or(Some(0), |last| last.number.checked_add(1)) else {
                 let asked = format!("another version of {location} with token {token}");
@@ -122,7 +122,7 @@ impl Versions {
                     // Between the look and the write somebody may have come who will never see this.
                     let last = self.names_from(location, token).await?.into_iter().max();
                     let seen = last.map_or(token, |last| last.token.max(token));
-                    return Ok(self.tally.judge(location.as_ref(), pass, seen)?);
+                    return Ok(self.counters.check(location.as_ref(), pass, seen)?);
                 }
                 Err(StoreError::AlreadyExists { .. }) if tries > 0 => {}
                 Err(error) => return Err(Error::Store(error)),
