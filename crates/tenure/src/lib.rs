@@ -40,8 +40,8 @@
 //! [`Backend`](backend::Backend), give it a [URL scheme](store) and run the `conformance` suite on it.
 //!
 //! # Features
-//! `redis` and `sqlite` (both on by default) add stores and [fences](fence), `postgres`, `mysql`, `http` and `object` add fences, `blocking`
-//! adds the facade for threads, `testing` a store for tests of your own, `conformance` the suite. No feature changes how anything behaves.
+//! `redis` and `sqlite` (both on by default) add stores and [fences](fence), `postgres`, `mysql`, `sqlx`, `http` and `object` add
+//! fences, `blocking` adds the facade for threads, `testing` a store for tests of your own, `conformance` the suite. No feature changes how anything behaves.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

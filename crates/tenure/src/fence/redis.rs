@@ -20,7 +20,7 @@
 //!
 //! # Where the largest token is
 //! In a second key in the same slot: `tenure_fence:{key}` for `key`, `tenure_fence_tag:a{b}c` for a key with a hash tag. It stays when
-//! the key is deleted or expires, so that a fence never goes down; whoever deletes it, or evicts it (`maxmemory-policy allkeys-*`, with
+//! the key is deleted or expires, so that a fence never goes down; a client that deletes it, or a server that evicts it (`maxmemory-policy allkeys-*`, with
 //! [`forget_after`](RedisFence::forget_after) also `volatile-*`), forgets who has been there. **A fence is as lasting as its server**: what a restart or a failover loses of it is lost.
 //!
 //! # Asking again
@@ -53,7 +53,7 @@ static SET: LazyLock<Source> = LazyLock::new(|| Source::new(&[MORE, FENCE, TEXT,
 static DELETE: LazyLock<Source> = LazyLock::new(|| Source::new(&[MORE, FENCE, TEXT, include_str!("redis/scripts/delete.lua")]));
 static DECREMENT: LazyLock<Source> = LazyLock::new(|| Source::new(&[MORE, FENCE, include_str!("redis/scripts/decrement.lua")]));
 
-/// Writes strings and numbers to Redis, unless somebody with a larger token has written the key.
+/// Writes strings and numbers to Redis, unless a larger token has written the key.
 ///
 /// Over any connection of redis-rs that can be cloned: multiplexed, managed, or to a cluster. Clones of a fence count together.
 #[derive(Clone)]

@@ -1,4 +1,4 @@
-//! Work that is done once, whoever asks for it, and however often.
+//! Work that is done once, however often it is asked for.
 //!
 //! ```
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,7 +1,7 @@
 //! Records in a database, over any driver that can run [statements](Statement).
 //!
-//! `once::postgres`, `once::mysql` and `once::sqlite` are such drivers. For another one, implement [`Driver`]: how it runs text and
-//! binds, and what its errors mean.
+//! `once::postgres`, `once::mysql`, `once::sqlite` and `once::sqlx` have such drivers. For another one, implement [`Driver`]: it runs text
+//! and binds, and says what errors mean.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ impl<D: Driver> Records for SqlRecords<D> {
             match self.read("recording", statements.to_vec()).await?.map(|row| token(row.token)) {
                 Some(seen) if seen == mine => return Ok(Finished::Recorded),
                 Some(seen) if seen > mine => return Ok(Finished::Stale { seen }),
-                // Somebody has deleted or made it between the statements.
+                // Another call has deleted or made it between the statements.
                 Some(_) | None => {}
             }
         }

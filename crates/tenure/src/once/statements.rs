@@ -86,7 +86,7 @@ impl Place<'_> {
         Writer::new(self.dialect)
     }
 
-    /// Makes the row if there is none. Waits for whoever is making it.
+    /// Makes the row if there is none. Waits for another transaction that is making it.
     pub(super) fn insert(self, number: i64, result: Option<&[u8]>, keep: i64) -> Statement {
         let (table, now) = (self.table(), self.now());
         let mut sql = self.writer();
@@ -186,7 +186,7 @@ impl Place<'_> {
     }
 }
 
-/// Deletes up to [`BATCH`] records whose time is up. Those in use are skipped: who waits for one may be waited for.
+/// Deletes up to [`BATCH`] expired records. Locked ones are skipped: a wait for them could be a deadlock.
 pub(super) fn sweep(dialect: Dialect, table: &Identifier) -> Statement {
     let (table, now) = (table.quoted(dialect), now(dialect));
     let old = format!("SELECT job FROM {table} WHERE expires_at <= {now} ORDER BY expires_at LIMIT {BATCH}");

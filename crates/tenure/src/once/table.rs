@@ -42,7 +42,7 @@ impl OnceTable {
         Ok(Self { name: Identifier::table_and(name, INDEX)?, ..Self::default() })
     }
 
-    /// How long results are kept, instead of seven days. After that the work is done again if somebody asks.
+    /// How long results are kept, instead of seven days. After that the work is done again when it is asked for.
     #[must_use]
     pub fn keep(mut self, keep: Duration) -> Self {
         self.keep = keep;
@@ -82,7 +82,7 @@ impl OnceTable {
 
     /// A claim without a lock: the row alone says who does the work.
     pub fn claim(&self, key: impl AsRef<str>) -> Result<OnceClaim<'_>> {
-        // Any number that no other claim has; it grows so that whoever comes with a token of today is not below it.
+        // A number that no other claim has. It is the time, so that a token of a lock is not below it.
         let number = number(Token::after_now(None).unwrap_or(Token::new(1)))?;
         self.claims(key, number, None)
     }
@@ -123,7 +123,7 @@ impl Row {
         Record { token: token(number), unfinished: earlier.map(token), result, age }
     }
 
-    /// What the row says to one who has tried to begin under this token.
+    /// What the row means for an attempt to begin under this token.
     pub(super) fn begun(self, mine: Token) -> Begun {
         let Record { token, unfinished, result, .. } = self.record();
         match result {

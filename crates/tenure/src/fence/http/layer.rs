@@ -47,7 +47,7 @@ impl FenceLayer {
     /// # use ::http::Method;
     /// # use tenure::fence::http::{self, FenceLayer};
     /// # let marks = Arc::new(tenure::fence::marks::MemoryMarks::default());
-    /// // Whoever only reads needs no token.
+    /// // A request that only reads needs no token.
     /// let layer = FenceLayer::new(marks).resource(|request| (request.method != Method::GET).then(|| http::path(request)));
     /// ```
     #[must_use]

@@ -34,7 +34,7 @@ impl<C: ConnectionLike + Clone> RedisMarks<C> {
         Self { connection, forget_after: None }
     }
 
-    /// Forgets the mark of a resource that nobody has come for so long. **What is forgotten is not refused**; see
+    /// Forgets the mark of a resource that was not written for so long. **What is forgotten is not refused**; see
     /// [`RedisFence::forget_after`](super::RedisFence::forget_after).
     #[must_use]
     pub fn forget_after(self, idle: Duration) -> Self {

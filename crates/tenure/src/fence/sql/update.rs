@@ -74,7 +74,7 @@ impl<'a> Update<'a> {
     /// Refuses the write if this column holds a larger token, and keeps the token there otherwise.
     ///
     /// **A column of 64-bit whole numbers**, as `tenure fence ddl` makes it: one that keeps less of a token (`INT` where the server is
-    /// not strict, `FLOAT`) keeps nobody out.
+    /// not strict, `FLOAT`) refuses no write.
     pub fn fenced(mut self, column: &str, pass: &'a dyn Pass) -> Self {
         self.fence = Some((column.to_owned(), pass));
         self
@@ -208,7 +208,7 @@ fn column(dialect: Dialect, name: &str) -> Result<String> {
     Ok(Identifier::column(name)?.quoted(dialect))
 }
 
-/// A column without a number is one that nobody has written to.
+/// A column that is NULL was never written to.
 fn number_in(column: &str) -> String {
     format!("coalesce({column}, 0)")
 }
