@@ -1,7 +1,6 @@
 //! What fences and records ask of a driver.
 
 use std::fmt;
-use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -9,7 +8,8 @@ use super::{Dialect, Statement, Value};
 use crate::error::{Error, Result};
 
 /// How long a database may take to answer.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite", feature = "sqlx"))]
+pub(crate) const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// The columns of a row: whole numbers, bytes and NULL are read.
 pub type Columns = Vec<Value>;
@@ -75,7 +75,7 @@ pub(crate) enum Table<'a> {
     Records(&'a str),
 }
 
-/// The whole numbers of a row. `None` if it has others columns.
+/// The whole numbers of a row. `None` if it has other columns.
 pub(crate) fn whole<const N: usize>(row: &[Value]) -> Option<[i64; N]> {
     let number = |value: &Value| if let Value::Int(n) = value { Some(*n) } else { None };
     row.iter().map(number).collect::<Option<Vec<_>>>()?.try_into().ok()
