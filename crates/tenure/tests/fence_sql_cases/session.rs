@@ -133,8 +133,8 @@ impl Place {
     }
 
     pub(crate) async fn open(&self) -> Session {
-        let session = Session::connect(self.dialect, self.sqlx, &self.url).await;
-        if let Session::Sqlite(conn) = &session {
+        let mut session = Session::connect(self.dialect, self.sqlx, &self.url).await;
+        if let Session::Sqlite(conn) = &mut session {
             conn.busy_handler(Some(wait)).expect("set");
             FILE.set(Some(self.url.clone()));
         }
