@@ -68,7 +68,7 @@
 //!
 //! | on request | |
 //! |---|---|
-//! | `postgres`, `mysql` | fences and records over tokio-postgres and mysql_async |
+//! | `postgres`, `mysql`, `sqlx` | fences and records over tokio-postgres, mysql_async and sqlx |
 //! | `http`, `object` | fences between services (tower), and for objects (object_store) |
 //! | `blocking` | the facade for threads |
 //! | `macros` | the attribute `locked` |
@@ -110,6 +110,7 @@ mod primitives;
 mod retry;
 pub mod secret;
 pub mod signal;
+mod sql;
 mod stats;
 pub mod store;
 #[cfg(feature = "testing")]

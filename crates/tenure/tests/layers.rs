@@ -26,6 +26,7 @@ const LAYERS: &[(&[&str], &str)] = &[
     (&["connect"], "the table of schemes, from a URL to a store"),
     // One room: each is made by the other.
     (&["locker"], "a client of a store, and its options"),
+    (&["sql"], "what fences and records ask of a database"),
     (&["fence"], "what refuses those who come too late"),
     (&["once"], "work that is done once"),
     (&["blocking"], "all of it for threads"),

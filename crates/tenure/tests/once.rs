@@ -1,5 +1,6 @@
 //! Work that is done once, on every store of records.
 
+mod sql_session;
 mod support;
 
 mod once_cases {

@@ -1,4 +1,4 @@
-//! Fences for local files: an atomic replacement that who comes too late does not get to make.
+//! Fences for local files: an atomic replacement that refuses a stale writer.
 //!
 //! ```
 //! use tenure::Token;
@@ -36,7 +36,7 @@
 //!
 //! # What it takes
 //! A file system with locks (`flock`) and hard links, which all writers see as one: a local one. Only those who write through
-//! the fence are fenced, and **whoever deletes `.NAME.fence` deletes what it remembers**. The permissions of the file are kept; its
+//! the fence are fenced, and **to delete `.NAME.fence` deletes the mark**. The permissions of the file are kept; its
 //! owner is who wrote it last, and its other names (hard links) keep the old content.
 //!
 //! **A directory that only the writers may write to**: who else may can put anything there, a fence with the largest token too. What is
@@ -59,7 +59,7 @@ use rustix::fs::OFlags;
 
 use self::part::Part;
 use self::sidecar::Sidecar;
-use super::{FenceStats, Pass, Tally, decimal};
+use super::{FenceCounters, FenceStats, Pass, decimal};
 
 /// Why a fenced write to a file did not happen.
 pub type Error = super::Error<Trouble>;
@@ -86,7 +86,7 @@ pub enum Trouble {
         /// How long was waited.
         patience: Duration,
     },
-    /// The fence holds no token. Nothing was written, and nothing will be until somebody has put it right.
+    /// The fence holds no token. Nothing was written, and nothing will be until it is repaired.
     #[error(
         "the fence {path:?} is damaged: {problem}; allowed: what FencedFile writes, or no file if nobody can be late any more"
     )]
@@ -105,7 +105,7 @@ impl Trouble {
     }
 }
 
-/// A file that is replaced as a whole, unless somebody with a larger token has written it.
+/// A file that is replaced as a whole, unless a larger token has written it.
 ///
 /// Clones count together.
 #[derive(Debug, Clone)]
@@ -113,7 +113,7 @@ pub struct FencedFile {
     dir: PathBuf,
     name: OsString,
     patience: Duration,
-    tally: Tally,
+    counters: FenceCounters,
 }
 
 impl FencedFile {
@@ -135,7 +135,12 @@ impl FencedFile {
         if bytes.starts_with(b".") && (bytes.ends_with(b".fence") || bytes.ends_with(b".part")) {
             return Err(refuse("is what a fence is made of", "names that do not begin with . and end in .fence or .part"));
         }
-        Ok(Self { dir: dir.to_owned(), name: name.to_owned(), patience: Duration::from_secs(10), tally: Tally::default() })
+        Ok(Self {
+            dir: dir.to_owned(),
+            name: name.to_owned(),
+            patience: Duration::from_secs(10),
+            counters: FenceCounters::default(),
+        })
     }
 
     /// How long to wait for other writers, instead of ten seconds.
@@ -147,7 +152,7 @@ impl FencedFile {
     /// What it has let through and refused.
     #[must_use]
     pub fn stats(&self) -> FenceStats {
-        self.tally.stats()
+        self.counters.stats()
     }
 
     /// Where it is.
@@ -224,7 +229,7 @@ enum There {
     Else(&'static str),
 }
 
-/// Opens a file, if it is one. What somebody has put in its place is not followed, nor waited for.
+/// Opens a file, if it is one. A link or a pipe in its place is not followed, nor waited for.
 fn open(path: &Path, write: bool) -> io::Result<There> {
     // By its name first: to open a device may do something.
     let there = fs::symlink_metadata(path)?;

@@ -1,4 +1,4 @@
-//! Fences between services: a header that the sender stamps, and a layer for the receiver that refuses who comes too late.
+//! Fences between services: a header that the sender stamps, and a layer for the receiver that refuses stale requests.
 //!
 //! The sender:
 //!
@@ -51,7 +51,7 @@
 //! its own storage, which is why it finds [`Fenced`] in the request. The door alone stops what comes after a larger token *has been
 //! there*: late and repeated requests, and those of a holder that slept. That is most of them, and not all.
 //!
-//! **Put it behind authentication** (axum: `route_layer`, with the check of who asks outside of it). Whoever is let as far as the layer can
+//! **Put it behind authentication** (axum: `route_layer`, with the check of who asks outside of it). A sender that reaches the layer can
 //! raise a mark: one request with the largest token there is closes a resource to all later ones, and every path that is made up becomes a
 //! mark. A mark that is too high can be put right only where it is kept, with all holders gone. Where those who are let in are not to be
 //! trusted with that, bounds help: [`FenceLayer::ahead`] on how far in the future a token may be; names from a list of yours

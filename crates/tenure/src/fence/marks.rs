@@ -20,10 +20,6 @@ pub trait Marks: std::fmt::Debug + Send + Sync {
     async fn raise(&self, resource: &str, token: Token) -> Result<Token>;
 }
 
-/// How long a store may take to raise a mark.
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "sqlite"))]
-pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
-
 /// Marks of one process: gone with it. For tests, and for services that are one process and lose what they write with it.
 ///
 /// Every resource that was ever named stays: where senders make names up, say [how many](Self::at_most).

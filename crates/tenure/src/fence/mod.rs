@@ -1,22 +1,20 @@
 //! The other half of a lock: the storage that checks the token.
 //!
 //! A holder can be paused between its last look at the clock and its write; no lock can stop it then. The storage can: it
-//! remembers the largest [`Token`] that it has seen, and refuses what comes with a smaller one. This module is that storage side,
+//! remembers the largest [`Token`] that it has seen, and refuses a write with a smaller one. This module is that storage side,
 //! for what is commonly written to:
 //!
 //! | what is written | how |
 //! |---|---|
-//! | rows | [`sql`]: text and binds for any driver; `postgres`, `mysql` and `sqlite` run them |
+//! | rows | [`sql`]: text and binds for any driver; `postgres`, `mysql`, `sqlite` and `sqlx` run them |
 //! | keys in Redis | `redis` |
 //! | another service | `http`: a layer that refuses, and the header that it reads |
 //! | objects, files | `object`, [`mod@file`] |
 //!
-//! A write shows a [`Pass`]: the [`Guard`], or the [`Token`] that came with a request. One that is too late is [`Stale`], which
-//! has both tokens; each fence counts them ([`Tally`]), and so does the locker whose guard it was
+//! A write shows a [`Pass`]: the [`Guard`], or the [`Token`] that came with a request. A late write is refused as [`Stale`], which
+//! has both tokens. Each fence counts refusals ([`FenceCounters`]), and so does the locker of the guard
 //! ([`Stats::stale`](crate::Stats::stale)). **A fence never goes down.**
 
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-pub(crate) mod drivers;
 pub mod file;
 #[cfg(feature = "http")]
 pub mod http;
@@ -32,6 +30,8 @@ pub mod redis;
 pub mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(feature = "sqlx")]
+pub mod sqlx;
 
 use std::fmt;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub trait Pass: Sync {
     /// The token of the hold under which the write is made.
     fn token(&self) -> Token;
 
-    /// Hears that the write came too late.
+    /// Is called when a fence has refused the write as stale.
     fn refused(&self);
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn decimal(token: Token) -> crate::Result<String> {
     Ok(text)
 }
 
-/// The write came too late: somebody with a larger token has been here. Nothing was written.
+/// The write is stale: the fence has seen a larger token. Nothing was written.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("the write to {resource:?} with token {token} came too late: token {seen} has been here")]
 pub struct Stale {
@@ -98,7 +98,7 @@ pub struct Stale {
     pub seen: Token,
 }
 
-/// Somebody else has written since the lease was read, or is the one who won. Nothing was written.
+/// Another write has changed the lease since it was read. Nothing was written.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("the write to {resource:?} was overtaken: its lease was {read} and is {found}")]
 pub struct Overtaken {
@@ -114,10 +114,10 @@ pub struct Overtaken {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error<E> {
-    /// Somebody with a larger token has been here.
+    /// The fence has seen a larger token.
     #[error(transparent)]
     Stale(#[from] Stale),
-    /// Of two who had read the same lease, somebody else won.
+    /// Another write with the same lease came first.
     #[error(transparent)]
     Overtaken(#[from] Overtaken),
     /// The request is wrong and will stay so.
@@ -139,9 +139,9 @@ impl<E> Error<E> {
     }
 }
 
-/// What a fence has let through and refused. Clones share their counters.
+/// Counters of a fence: writes that it accepted and refused. Clones share them.
 #[derive(Clone, Default)]
-pub struct Tally(Arc<Counters>);
+pub struct FenceCounters(Arc<Counters>);
 
 #[derive(Default)]
 struct Counters {
@@ -150,7 +150,7 @@ struct Counters {
     overtaken: Count,
 }
 
-/// What a fence has done so far.
+/// The counters of a fence at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct FenceStats {
@@ -162,8 +162,8 @@ pub struct FenceStats {
     pub overtaken: u64,
 }
 
-impl Tally {
-    /// The numbers so far.
+impl FenceCounters {
+    /// The counters now.
     #[must_use]
     pub fn stats(&self) -> FenceStats {
         let Counters { accepted, stale, overtaken } = &*self.0;
@@ -173,7 +173,7 @@ impl Tally {
     /// Compares what a write shows with the largest token that the storage has seen, this one included, and counts the answer.
     ///
     /// For those who run a fence's statements by themselves.
-    pub fn judge(&self, resource: &str, pass: &(impl Pass + ?Sized), seen: Token) -> Result<(), Stale> {
+    pub fn check(&self, resource: &str, pass: &(impl Pass + ?Sized), seen: Token) -> Result<(), Stale> {
         let token = pass.token();
         if seen <= token {
             self.accepted();
@@ -202,7 +202,7 @@ impl Tally {
     }
 }
 
-impl fmt::Debug for Tally {
+impl fmt::Debug for FenceCounters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.stats().fmt(f)
     }

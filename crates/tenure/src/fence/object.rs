@@ -1,4 +1,4 @@
-//! Fences for objects, over [`object_store`]: nothing is overwritten by who comes too late.
+//! Fences for objects, over [`object_store`]: a stale writer overwrites nothing.
 //!
 //! | | what it needs of the store | what others see |
 //! |---|---|---|
@@ -39,10 +39,10 @@ pub use self::versions::Versions;
 /// Why a fenced write to an object store did not happen.
 pub type Error = super::Error<object_store::Error>;
 
-/// How often a conflict is looked at again. Each means that somebody else got something done.
+/// How often a conflict is tried again. Each conflict means that another writer has made progress.
 const TRIES: usize = 64;
 
-/// Whether somebody else was there between the look and the write.
+/// Whether another writer came between the read and the write.
 fn is_conflict(error: &object_store::Error) -> bool {
     use object_store::Error as E;
     matches!(error, E::Precondition { .. } | E::AlreadyExists { .. } | E::NotFound { .. })

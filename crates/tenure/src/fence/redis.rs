@@ -20,7 +20,7 @@
 //!
 //! # Where the largest token is
 //! In a second key in the same slot: `tenure_fence:{key}` for `key`, `tenure_fence_tag:a{b}c` for a key with a hash tag. It stays when
-//! the key is deleted or expires, so that a fence never goes down; whoever deletes it, or evicts it (`maxmemory-policy allkeys-*`, with
+//! the key is deleted or expires, so that a fence never goes down; a client that deletes it, or a server that evicts it (`maxmemory-policy allkeys-*`, with
 //! [`forget_after`](RedisFence::forget_after) also `volatile-*`), forgets who has been there. **A fence is as lasting as its server**: what a restart or a failover loses of it is lost.
 //!
 //! # Asking again
@@ -39,7 +39,7 @@ use redis::aio::ConnectionLike;
 use redis::{ErrorKind, FromRedisValue, RedisError, RedisResult, ServerErrorKind, ToSingleRedisArg, cmd};
 
 pub use self::marks::RedisMarks;
-use super::{FenceStats, Pass, Tally, decimal};
+use super::{FenceCounters, FenceStats, Pass, decimal};
 use crate::backends::redis::scripts::{MORE, Source};
 use crate::name::Token;
 
@@ -53,14 +53,14 @@ static SET: LazyLock<Source> = LazyLock::new(|| Source::new(&[MORE, FENCE, TEXT,
 static DELETE: LazyLock<Source> = LazyLock::new(|| Source::new(&[MORE, FENCE, TEXT, include_str!("redis/scripts/delete.lua")]));
 static DECREMENT: LazyLock<Source> = LazyLock::new(|| Source::new(&[MORE, FENCE, include_str!("redis/scripts/decrement.lua")]));
 
-/// Writes strings and numbers to Redis, unless somebody with a larger token has written the key.
+/// Writes strings and numbers to Redis, unless a larger token has written the key.
 ///
 /// Over any connection of redis-rs that can be cloned: multiplexed, managed, or to a cluster. Clones of a fence count together.
 #[derive(Clone)]
 pub struct RedisFence<C> {
     connection: C,
     forget_after: Option<Duration>,
-    tally: Tally,
+    counters: FenceCounters,
 }
 
 /// What a decrement did that was not refused.
@@ -78,7 +78,7 @@ pub enum Decrement {
 impl<C: ConnectionLike + Clone> RedisFence<C> {
     /// A fence that remembers for ever.
     pub fn new(connection: C) -> Self {
-        Self { connection, forget_after: None, tally: Tally::default() }
+        Self { connection, forget_after: None, counters: FenceCounters::default() }
     }
 
     /// Forgets the token of a key that has not been written for so long.
@@ -94,7 +94,7 @@ impl<C: ConnectionLike + Clone> RedisFence<C> {
     /// What it has let through and refused.
     #[must_use]
     pub fn stats(&self) -> FenceStats {
-        self.tally.stats()
+        self.counters.stats()
     }
 
     /// Sets a key, without an end. May be repeated.
@@ -138,14 +138,17 @@ impl<C: ConnectionLike + Clone> RedisFence<C> {
         let args = [vec![token.into_bytes(), idle.to_string().into_bytes()], more].concat();
         let reply: Vec<String> = run(&self.connection, source, &[&fence, key], &args).await.map_err(Error::Store)?;
         let seen = reply.first().and_then(|seen| seen.parse::<Token>().ok()).ok_or_else(unexpected)?;
-        self.tally.judge(key, pass, seen)?;
+        self.counters.check(key, pass, seen)?;
         Ok(reply)
     }
 }
 
 impl<C> fmt::Debug for RedisFence<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisFence").field("forget_after", &self.forget_after).field("tally", &self.tally).finish_non_exhaustive()
+        f.debug_struct("RedisFence")
+            .field("forget_after", &self.forget_after)
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
     }
 }
 

@@ -20,15 +20,14 @@
 //!
 //! A transaction that has read before another one wrote cannot write any more (`SQLITE_BUSY_SNAPSHOT`): try it again.
 
-pub(crate) mod file;
-mod marks;
+use std::path::PathBuf;
 
-pub use marks::SqliteMarks;
-use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, OptionalExtension, Row, ToSql, params_from_iter};
+use rusqlite::Connection;
 
 use super::Pass;
-use super::sql::{Dialect, Effect, FenceTable, Probe, Statement, Update, Value, token};
+use super::sql::{Ddl, Dialect, Effect, FenceTable, SqlMarks, Update, run};
+pub use crate::sql::sqlite::Sqlite;
+use crate::sql::sqlite::ready;
 
 /// Why a fenced write did not happen.
 pub type Error = super::Error<rusqlite::Error>;
@@ -42,56 +41,26 @@ pub fn pass(tx: &Connection, fences: &FenceTable, resource: &str, pass: &dyn Pas
         let problem = "was shown outside of a transaction, where it says nothing of the next statement";
         return Err(Error::Request(crate::Error::misuse(asked, problem, "a transaction that is open")));
     }
-    let statements = fences.raise(Dialect::Sqlite, resource, pass.token()).map_err(Error::Request)?;
-    let seen = raise(tx, &statements).map_err(Error::Store)?;
-    Ok(fences.tally().judge(resource, pass, token(seen))?)
+    ready(run::pass(tx, fences, resource, pass))
 }
 
 /// Carries an update out, in a transaction or by itself.
 pub fn update(client: &Connection, update: &Update<'_>) -> Result<Effect, Error> {
-    let write = update.write(Dialect::Sqlite).map_err(Error::Request)?;
-    let run = || client.prepare_cached(&write.text)?.execute(params_from_iter(&write.binds));
-    let met = run().map_err(Error::Store)?;
-    let mut found = None;
-    if met == 0 {
-        let probe = update.probe(Dialect::Sqlite).map_err(Error::Request)?;
-        found = one(client, &probe, |row| Ok(Probe { fence: row.get(0)?, lease: row.get(1)? })).map_err(Error::Store)?;
-    }
-    update.judge(met as u64, found)
+    ready(run::update(client, update))
 }
 
 /// Reads the lease of the row that an update names. `None`: there is no such row.
 pub fn read_lease(client: &Connection, update: &Update<'_>, column: &str) -> Result<Option<i64>, Error> {
-    let read = update.read_lease(Dialect::Sqlite, column).map_err(Error::Request)?;
-    one(client, &read, |row| row.get(0)).map_err(Error::Store)
+    ready(run::read_lease(client, update, column))
 }
 
-/// Runs the statements of [`FenceTable::raise`], and returns the largest token.
-fn raise(tx: &Connection, statements: &[Statement]) -> rusqlite::Result<i64> {
-    let mut seen = None;
-    for statement in statements {
-        seen = one(tx, statement, |row| row.get(0))?;
-    }
-    seen.ok_or(rusqlite::Error::QueryReturnedNoRows)
-}
+/// [`Marks`](super::marks::Marks) in a SQLite file. Several processes may share it.
+pub type SqliteMarks = SqlMarks<Sqlite>;
 
-pub(crate) fn one<T>(
-    client: &Connection,
-    statement: &Statement,
-    read: fn(&Row<'_>) -> rusqlite::Result<T>,
-) -> rusqlite::Result<Option<T>> {
-    client.prepare_cached(&statement.text)?.query_one(params_from_iter(&statement.binds), read).optional()
-}
-
-impl ToSql for Value {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(ToSqlOutput::Borrowed(match self {
-            Self::Null => ValueRef::Null,
-            Self::Bool(yes) => ValueRef::Integer(i64::from(*yes)),
-            Self::Int(n) => ValueRef::Integer(*n),
-            Self::Float(n) => ValueRef::Real(*n),
-            Self::Text(text) => ValueRef::Text(text.as_bytes()),
-            Self::Bytes(bytes) => ValueRef::Blob(bytes),
-        }))
+impl SqliteMarks {
+    /// In that table of that file. Both are made if they are missing.
+    pub async fn open(path: impl Into<PathBuf>, table: FenceTable) -> crate::Result<Self> {
+        let file = Sqlite::open(path.into(), Ddl(Dialect::Sqlite).table(&table)).await?;
+        Ok(Self::over(file, table))
     }
 }

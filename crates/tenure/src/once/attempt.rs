@@ -142,7 +142,7 @@ async fn record<T: Serialize, E>(ledger: &Ledger, key: &Key, guard: &Guard, valu
         Ok(Finished::Stale { seen }) => seen,
         Err(cause) => return Err(Error::Unrecorded { key: key.clone(), token, value, cause }),
     };
-    match ledger.tally.judge(key.as_str(), guard, seen) {
+    match ledger.counters.check(key.as_str(), guard, seen) {
         Ok(()) => Ok(Done { value, replayed: false, token }),
         Err(stale) => Err(Error::DoneTwice { stale, value }),
     }

@@ -15,7 +15,7 @@ use crate::name::Token;
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error<T, E> {
-    /// Nothing was done here: somebody else was doing it for as long as this call was willing to wait.
+    /// Nothing was done here: another process was doing it for as long as this call waited.
     #[error("{key:?} is being done by somebody else, for longer than the {} that was waited", show(*.waited))]
     Underway {
         /// What was to be done.
@@ -45,7 +45,7 @@ pub enum Error<T, E> {
         /// What is wrong with the result.
         problem: String,
     },
-    /// Nothing was done here: the lock was lost, and somebody else has begun.
+    /// Nothing was done here: the lock was lost, and another process has begun.
     #[error("{:?} was not begun under token {}: token {} has begun it", .0.resource, .0.token, .0.seen)]
     Overtaken(Stale),
     /// Nothing was done here: the request is wrong, or the lock or the record could not be had. The mark may be there.
@@ -74,7 +74,7 @@ pub enum Error<T, E> {
         /// The loss.
         lost: Lost,
     },
-    /// The work was done, but the lock had been lost and somebody else has begun or done it too. **It was done by two.** This
+    /// The work was done, but the lock had been lost and another process has begun or done it too. **It was done twice.** This
     /// value is recorded nowhere.
     #[error(
         "{:?} was done under token {}, but token {} has begun or done it too: it was done twice, and this result is not recorded",

@@ -1,8 +1,8 @@
 //! The text of a claim, as each dialect has it: for those who run it by themselves.
 
-use crate::fence::sql::{Ddl, Dialect, Statement, Value};
 use crate::name::Token;
 use crate::once::{Claimed, Done, OnceTable, Row};
+use crate::sql::{Ddl, Dialect, Statement, Value};
 
 fn texts(statements: &[Statement]) -> Vec<&str> {
     statements.iter().map(|statement| &*statement.text).collect()
@@ -50,10 +50,10 @@ fn work_is_claimed_without_a_lock() {
     );
     assert_eq!(read.text, format!("SELECT token, earlier, result, {now} - changed_at FROM \"ops\".\"once\" WHERE job = $1"));
     let row = |result: Option<&str>| Row { token: 3, earlier: Some(2), result: result.map(Into::into), age: 0 };
-    let judged = |row| claim.judge::<u32, String>(row);
-    assert!(matches!(judged(Some(row(Some("5")))), Ok(Claimed::Done(Done { value: 5, replayed: true, .. }))));
-    assert!(judged(None).is_err() && judged(Some(row(Some("\"text\"")))).is_err());
-    let Ok(Claimed::Yours(ticket)) = judged(Some(row(None))) else { panic!("it is ours") };
+    let checked = |row| claim.check::<u32, String>(row);
+    assert!(matches!(checked(Some(row(Some("5")))), Ok(Claimed::Done(Done { value: 5, replayed: true, .. }))));
+    assert!(checked(None).is_err() && checked(Some(row(Some("\"text\"")))).is_err());
+    let Ok(Claimed::Yours(ticket)) = checked(Some(row(None))) else { panic!("it is ours") };
     assert_eq!((ticket.token(), ticket.unfinished()), (Token::new(3), Some(Token::new(2))));
     let finish = ticket.finish(Dialect::Postgres, &5).expect("JSON");
     assert_eq!(
@@ -64,7 +64,7 @@ fn work_is_claimed_without_a_lock() {
         )
     );
     assert_eq!(finish.binds[0], Value::Bytes(b"5".to_vec()));
-    assert!(ticket.judge::<_, String>(5, 0).is_err());
+    assert!(ticket.check::<_, String>(5, 0).is_err());
 }
 
 #[test]

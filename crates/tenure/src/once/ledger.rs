@@ -1,10 +1,9 @@
-//! [`Ledger`]: takes the lock, looks whether it is done, has it done, and records that.
+//! [`Ledger`]: takes the lock, reads the record, runs the work, and records its result.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -16,7 +15,7 @@ use super::records::{Begin, Begun, Finished, Record, Records};
 use crate::backend::Mode;
 use crate::engine::guard::Guard;
 use crate::error::{Fault, Result};
-use crate::fence::{FenceStats, Tally};
+use crate::fence::{FenceCounters, FenceStats};
 use crate::locker::Locker;
 use crate::name::Token;
 use crate::retry::RetryPolicy;
@@ -27,7 +26,7 @@ const WAIT: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub struct Ledger {
     pub(super) locker: Locker,
-    pub(super) tally: Tally,
+    pub(super) counters: FenceCounters,
     records: Arc<dyn Records>,
     keep: Duration,
     wait: Duration,
@@ -41,19 +40,19 @@ impl Ledger {
     /// On these records, under this locker's locks. All who do the same work use the same two stores.
     #[must_use]
     pub fn new(locker: &Locker, records: Arc<dyn Records>) -> Self {
-        let (tally, retry, turns) = (Tally::default(), RetryPolicy::default(), Turns::default());
-        Self { locker: locker.clone(), tally, records, keep: KEEP, wait: WAIT, lease: None, retry, repeat: true, turns }
+        let (counters, retry, turns) = (FenceCounters::default(), RetryPolicy::default(), Turns::default());
+        Self { locker: locker.clone(), counters, records, keep: KEEP, wait: WAIT, lease: None, retry, repeat: true, turns }
     }
 
-    /// How long results and marks are kept, instead of seven days. **After that the work is done again** if somebody asks: keep
-    /// them for longer than anybody repeats a request.
+    /// How long results and marks are kept, instead of seven days. **After that the work is done again** when it is asked for: keep
+    /// them for longer than a request may be repeated.
     #[must_use]
     pub fn keep(mut self, keep: Duration) -> Self {
         self.keep = keep;
         self
     }
 
-    /// How long to wait for somebody else who is doing the work, instead of a minute. Zero does not wait.
+    /// How long to wait for another process that is doing the work, instead of a minute. Zero does not wait.
     #[must_use]
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
@@ -75,7 +74,7 @@ impl Ledger {
     }
 
     /// Never does the work a second time: if an earlier attempt began and did not say that it finished, that is an
-    /// [error](Error::Unfinished) until somebody [forgets](Self::forget) it or its mark ends. Work that failed counts too.
+    /// [error](Error::Unfinished) until it is [forgotten](Self::forget) or its mark ends. Work that failed counts too.
     #[must_use]
     pub fn at_most_once(mut self) -> Self {
         self.repeat = false;
@@ -94,16 +93,8 @@ impl Ledger {
     /// # Cancel safety
     /// Safe: it only reads.
     pub async fn look(&self, key: impl AsRef<str>) -> Result<Option<Record>> {
-        let key = Key::new(key)?;
-        self.ask(
-            "looking",
-            || true,
-            move |records| {
-                let key = key.clone();
-                Box::pin(async move { records.look(&key).await })
-            },
-        )
-        .await
+        let look = |records: Arc<dyn Records>, key: Key| async move { records.look(&key).await };
+        self.ask_of("looking", || true, &Key::new(key)?, look).await
     }
 
     /// Forgets what is known of a key, if it is the record of this token: for an attempt of which you know what became. Returns
@@ -112,33 +103,25 @@ impl Ledger {
     /// # Cancel safety
     /// It may or may not be forgotten.
     pub async fn forget(&self, key: impl AsRef<str>, token: Token) -> Result<Option<Token>> {
-        let key = Key::new(key)?;
-        self.ask(
-            "forgetting",
-            || true,
-            move |records| {
-                let key = key.clone();
-                Box::pin(async move { records.forget(&key, token).await })
-            },
-        )
-        .await
+        let forget = move |records: Arc<dyn Records>, key: Key| async move { records.forget(&key, token).await };
+        self.ask_of("forgetting", || true, &Key::new(key)?, forget).await
     }
 
-    /// Deletes records whose time is up. Nobody has to call it. See [`Records::sweep`].
+    /// Deletes expired records. The ledger does so by itself. See [`Records::sweep`].
     ///
     /// # Cancel safety
     /// Some of them may be deleted.
     pub async fn sweep(&self) -> Result<u64> {
-        self.ask("sweeping", || true, |records| Box::pin(async move { records.sweep().await })).await
+        self.ask("sweeping", || true, |records| async move { records.sweep().await }).await
     }
 
     /// How many results were recorded, and how many came too late.
     #[must_use]
     pub fn stats(&self) -> FenceStats {
-        self.tally.stats()
+        self.counters.stats()
     }
 
-    /// Takes the lock of a key. `None`: somebody else has had it all the time.
+    /// Takes the lock of a key. `None`: another owner has had it all the time.
     async fn lock(&self, key: &Key) -> Result<Option<Guard>> {
         let mut mutex = self.locker.mutex(key.lock()).note("work that is done once");
         if let Some(lease) = self.lease {
@@ -160,14 +143,14 @@ impl Ledger {
             Ok(Begun::Yours { unfinished }) => return Ok(Start::Yours(Started::new(self, key, guard, unfinished))),
             Ok(Begun::Done { token, result }) => read(key, token, &result).map(Start::Done),
             Ok(Begun::Unfinished { token }) => Err(Error::Unfinished { key: key.clone(), token }),
-            Ok(Begun::Stale { seen }) => Err(Error::Overtaken(self.tally.too_late(key.as_str(), &guard, seen))),
+            Ok(Begun::Stale { seen }) => Err(Error::Overtaken(self.counters.too_late(key.as_str(), &guard, seen))),
             Err(e) => Err(Error::not_begun(key, e)),
         };
         give_back(guard).await;
         start
     }
 
-    /// Now and then, so that nobody has to think of it; nobody waits for it.
+    /// One call of many sweeps, in the background.
     fn sweep_in_turn(&self) {
         if !self.turns.sweeps() {
             return;
@@ -184,37 +167,36 @@ impl Ledger {
 
     async fn begin(&self, key: &Key, guard: &Guard) -> Result<Begun> {
         let begin = Begin { token: guard.token(), keep: self.keep, repeat: self.repeat };
-        let key = key.clone();
-        self.ask(
-            "beginning",
-            || guard.is_valid(),
-            move |records| {
-                let key = key.clone();
-                Box::pin(async move { records.begin(&key, begin).await })
-            },
-        )
-        .await
+        let call = move |records: Arc<dyn Records>, key: Key| async move { records.begin(&key, begin).await };
+        self.ask_of("beginning", || guard.is_valid(), key, call).await
     }
 
     /// Goes on also when the lock is lost: the record is fenced, and one that gets there spares a repetition.
     pub(super) async fn finish(&self, key: &Key, token: Token, result: Vec<u8>) -> Result<Finished> {
-        let (key, result, keep) = (key.clone(), Arc::<[u8]>::from(result), self.keep);
-        self.ask(
-            "recording",
-            || true,
-            move |records| {
-                let (key, result) = (key.clone(), Arc::clone(&result));
-                Box::pin(async move { records.finish(&key, token, &result, keep).await })
-            },
-        )
-        .await
+        let (result, keep) = (Arc::<[u8]>::from(result), self.keep);
+        let call = move |records: Arc<dyn Records>, key: Key| {
+            let result = Arc::clone(&result);
+            async move { records.finish(&key, token, &result, keep).await }
+        };
+        self.ask_of("recording", || true, key, call).await
+    }
+
+    /// Asks the records about a key.
+    async fn ask_of<A, F, Fut>(&self, doing: &'static str, go_on: impl Fn() -> bool, key: &Key, call: F) -> Result<A>
+    where
+        A: Send + 'static,
+        F: Fn(Arc<dyn Records>, Key) -> Fut,
+        Fut: Future<Output = Result<A>> + Send + 'static,
+    {
+        self.ask(doing, go_on, |records| call(records, key.clone())).await
     }
 
     /// Asks the records, on the locker's runtime: each call is bounded and is not cut off when the caller goes.
-    async fn ask<A, F>(&self, doing: &'static str, go_on: impl Fn() -> bool, call: F) -> Result<A>
+    async fn ask<A, F, Fut>(&self, doing: &'static str, go_on: impl Fn() -> bool, call: F) -> Result<A>
     where
         A: Send + 'static,
-        F: Fn(Arc<dyn Records>) -> BoxFuture<'static, Result<A>>,
+        F: Fn(Arc<dyn Records>) -> Fut,
+        Fut: Future<Output = Result<A>> + Send + 'static,
     {
         let core = &self.locker.engine;
         let limit = core.settings.timeout;

@@ -1,4 +1,4 @@
-//! Work that is done once, whoever asks for it, and however often.
+//! Work that is done once, however often it is asked for.
 //!
 //! ```
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -31,7 +31,6 @@
 //! has been done by two. Records end by age ([`Ledger::keep`]).
 
 mod attempt;
-mod ddl;
 mod error;
 #[cfg(test)]
 mod golden;
@@ -46,9 +45,13 @@ pub mod postgres;
 mod records;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite", feature = "sqlx"))]
+mod run;
 pub mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(feature = "sqlx")]
+pub mod sqlx;
 mod statements;
 mod table;
 
@@ -68,4 +71,6 @@ pub use records::{Begin, Begun, Finished, Record, Records};
 pub use redis::RedisRecords;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteRecords;
+#[cfg(feature = "sqlx")]
+pub use sqlx::SqlxRecords;
 pub use table::{Claimed, OnceClaim, OnceTable, Row, Ticket};

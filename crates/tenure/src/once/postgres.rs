@@ -24,59 +24,32 @@
 //! Under `REPEATABLE READ` and `SERIALIZABLE` a transaction that waited for another one ends with a serialization failure (`40001`)
 //! instead of its result: try it again. **At least once**, with a [`Ledger`](super::Ledger): [`PostgresRecords`].
 
-use std::fmt;
-use std::sync::Arc;
-
-use async_trait::async_trait;
-use futures_util::future::try_join_all;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
-use tokio_postgres::{Client, Config, GenericClient, Socket, Transaction};
+use tokio_postgres::{Client, Config, Transaction};
 
 use super::attempt::Done;
-use super::sql::{Driver, SqlRecords};
-use super::table::{Claimed, OnceClaim, OnceTable, Row, TRIES, Ticket};
-use crate::error::Result;
-use crate::fence::drivers::{Doing, Table};
-use crate::fence::postgres::link::Link;
-use crate::fence::postgres::{Error, typed};
-use crate::fence::sql::{Dialect, Statement};
+use super::run;
+use super::sql::SqlRecords;
+use super::table::{Claimed, OnceClaim, OnceTable, Ticket};
+use crate::fence::postgres::Error;
+use crate::sql::postgres::PgSession;
+pub use crate::sql::postgres::{Postgres, Tls};
 
-/// Claims work for this transaction, or returns what was recorded when it was done. Waits for another one that has claimed it. Run
-/// it before the work.
+/// Claims work for this transaction, or returns the result that an earlier call has recorded. Waits for another transaction that has
+/// claimed it. Run it before the work.
 pub async fn claim<T: DeserializeOwned>(tx: &Transaction<'_>, claim: &OnceClaim<'_>) -> Result<Claimed<T>, Error> {
-    let statements = claim.statements(Dialect::Postgres);
-    let mut row = None;
-    for _ in 0..TRIES {
-        row = read(tx, &statements).await.map_err(Error::Store)?;
-        if row.is_some() {
-            break;
-        }
-    }
-    claim.judge(row)
+    run::claim(PgSession(tx), claim).await
 }
 
 /// Records the result in the transaction that claimed the work. Commit it then.
 pub async fn finish<T: Serialize>(tx: &Transaction<'_>, ticket: Ticket, value: T) -> Result<Done<T>, Error> {
-    let statement = ticket.finish(Dialect::Postgres, &value).map_err(Error::Request)?;
-    let affected = tx.execute_typed(&statement.text, &typed(&statement)).await.map_err(Error::Store)?;
-    ticket.judge(value, affected)
+    run::finish(PgSession(tx), ticket, value).await
 }
 
-/// Deletes up to a thousand records whose time is up. Not in the transaction of any work.
+/// Deletes up to a thousand expired records. Not in the transaction of any work.
 pub async fn sweep(client: &Client, table: &OnceTable) -> Result<u64, tokio_postgres::Error> {
-    let statement = table.sweep(Dialect::Postgres);
-    client.execute_typed(&statement.text, &typed(&statement)).await
-}
-
-/// In one round trip: they go out one after the other, and nobody waits in between.
-async fn read(client: &impl GenericClient, statements: &[Statement]) -> Result<Option<Row>, tokio_postgres::Error> {
-    let run = statements.iter().map(async |statement| client.query_typed_opt(&statement.text, &typed(statement)).await);
-    let mut rows = try_join_all(run).await?;
-    let row = rows.pop().flatten();
-    row.map(|row| Ok(Row { token: row.try_get(0)?, earlier: row.try_get(1)?, result: row.try_get(2)?, age: row.try_get(3)? }))
-        .transpose()
+    run::sweep(PgSession(client), table).await
 }
 
 /// Records in a PostgreSQL server, over a connection that is made anew when it breaks.
@@ -84,39 +57,7 @@ pub type PostgresRecords = SqlRecords<Postgres>;
 
 impl PostgresRecords {
     /// In that table, which exists already. It connects when it is first used.
-    pub fn new<T>(config: Config, tls: T, table: OnceTable) -> Self
-    where
-        T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
-        T::Stream: Send + 'static,
-        T::TlsConnect: Send,
-        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
-    {
-        Self::over(Postgres(Link::new(config, tls)), table)
-    }
-}
-
-/// The way to the server of [`PostgresRecords`].
-pub struct Postgres(Arc<Link>);
-
-#[async_trait]
-impl Driver for Postgres {
-    fn dialect(&self) -> Dialect {
-        Dialect::Postgres
-    }
-
-    async fn read(&self, what: &'static str, table: &OnceTable, statements: Vec<Statement>) -> Result<Option<Row>> {
-        let call = async move |client: Arc<Client>| read(&*client, &statements).await;
-        self.0.ask(Doing { what, table: Table::Records(table.name()) }, call).await
-    }
-
-    async fn write(&self, what: &'static str, table: &OnceTable, statement: Statement) -> Result<u64> {
-        let call = async move |client: Arc<Client>| client.execute_typed(&statement.text, &typed(&statement)).await;
-        self.0.ask(Doing { what, table: Table::Records(table.name()) }, call).await
-    }
-}
-
-impl fmt::Debug for Postgres {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Postgres")
+    pub fn new(config: Config, tls: impl Tls, table: OnceTable) -> Self {
+        Self::over(Postgres::new(config, tls), table)
     }
 }

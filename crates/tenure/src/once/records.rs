@@ -17,10 +17,10 @@ use crate::name::Token;
 /// [`Ledger`](super::Ledger) bounds and repeats calls. [`MemoryRecords`](super::MemoryRecords) is the specification.
 #[async_trait]
 pub trait Records: fmt::Debug + Send + Sync {
-    /// Marks work as begun, unless it is done, or somebody with a larger token has begun it.
+    /// Marks work as begun, unless it is done, or a larger token has begun it.
     async fn begin(&self, key: &Key, begin: Begin) -> Result<Begun>;
 
-    /// Records the result, unless somebody with a larger token has begun since. Also if there is no mark any more: work may take
+    /// Records the result, unless a larger token has begun since. Also if there is no mark any more: work may take
     /// longer than marks are kept.
     async fn finish(&self, key: &Key, token: Token, result: &[u8], keep: Duration) -> Result<Finished>;
 
@@ -30,8 +30,8 @@ pub trait Records: fmt::Debug + Send + Sync {
     /// Forgets the record, if it is that of this token. Returns the token of the record that is there afterwards.
     async fn forget(&self, key: &Key, token: Token) -> Result<Option<Token>>;
 
-    /// Deletes records whose time is up, where the store does not do so by itself, and returns how many. Nobody has to call it:
-    /// [`Ledger`](super::Ledger) does so now and then.
+    /// Deletes expired records, where the store does not do so by itself, and returns how many. [`Ledger`](super::Ledger) calls it now
+    /// and then.
     async fn sweep(&self) -> Result<u64>;
 }
 
@@ -66,7 +66,7 @@ pub enum Begun {
         /// Whose that was.
         token: Token,
     },
-    /// Somebody with a larger token has begun it. Nothing was changed.
+    /// A larger token has begun it. Nothing was changed.
     Stale {
         /// That token.
         seen: Token,
@@ -78,7 +78,7 @@ pub enum Begun {
 pub enum Finished {
     /// It is there.
     Recorded,
-    /// Somebody with a larger token has begun or done it since. Nothing was changed.
+    /// A larger token has begun or done it since. Nothing was changed.
     Stale {
         /// That token.
         seen: Token,

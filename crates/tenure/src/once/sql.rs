@@ -1,7 +1,7 @@
 //! Records in a database, over any driver that can run [statements](Statement).
 //!
-//! `once::postgres`, `once::mysql` and `once::sqlite` are such drivers. For another one, implement [`Driver`]: how it runs text and
-//! binds, and what its errors mean.
+//! `once::postgres`, `once::mysql`, `once::sqlite` and `once::sqlx` have such drivers. For another one, implement [`Driver`]: it runs text
+//! and binds, and says what errors mean.
 
 use std::time::Duration;
 
@@ -13,21 +13,9 @@ use super::records::{Begin, Begun, Finished, Record, Records};
 use super::statements::{BATCH, Over, Place, Taker, sweep};
 use super::table::{OnceTable, Row, TRIES, vanished};
 use crate::error::Result;
-use crate::fence::sql::{Dialect, Statement, number, token};
 use crate::name::Token;
-
-/// How a database is asked.
-#[async_trait]
-pub trait Driver: std::fmt::Debug + Send + Sync {
-    /// Whose SQL it speaks.
-    fn dialect(&self) -> Dialect;
-
-    /// Runs statements in order, each by itself or all in one transaction, and commits. Returns the row of the last one.
-    async fn read(&self, doing: &'static str, table: &OnceTable, statements: Vec<Statement>) -> Result<Option<Row>>;
-
-    /// Runs a statement and commits. Returns how many rows it affected.
-    async fn write(&self, doing: &'static str, table: &OnceTable, statement: Statement) -> Result<u64>;
-}
+pub use crate::sql::{Columns, Driver, Operation};
+use crate::sql::{Statement, number, token};
 
 /// Records in a table.
 #[derive(Debug)]
@@ -47,7 +35,8 @@ impl<D: Driver> SqlRecords<D> {
     }
 
     async fn read(&self, doing: &'static str, statements: Vec<Statement>) -> Result<Option<Row>> {
-        self.driver.read(doing, &self.table, statements).await
+        let columns = self.driver.read(self.table.operation(doing), statements).await?;
+        columns.map(|columns| self.table.row(self.driver.dialect(), columns)).transpose()
     }
 }
 
@@ -77,7 +66,7 @@ impl<D: Driver> Records for SqlRecords<D> {
             match self.read("recording", statements.to_vec()).await?.map(|row| token(row.token)) {
                 Some(seen) if seen == mine => return Ok(Finished::Recorded),
                 Some(seen) if seen > mine => return Ok(Finished::Stale { seen }),
-                // Somebody has deleted or made it between the statements.
+                // Another call has deleted or made it between the statements.
                 Some(_) | None => {}
             }
         }
@@ -97,7 +86,8 @@ impl<D: Driver> Records for SqlRecords<D> {
     async fn sweep(&self) -> Result<u64> {
         let mut all = 0;
         loop {
-            let swept = self.driver.write("sweeping", &self.table, sweep(self.driver.dialect(), self.table.identifier())).await?;
+            let expired = sweep(self.driver.dialect(), self.table.identifier());
+            let swept = self.driver.write(self.table.operation("sweeping"), expired).await?;
             all += swept;
             if swept < BATCH {
                 return Ok(all);

@@ -32,84 +32,47 @@
 //! once**, with a [`Ledger`](super::Ledger): [`SqliteRecords`].
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use async_trait::async_trait;
-use rusqlite::{Connection, params_from_iter};
+use rusqlite::Connection;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::attempt::Done;
-use super::sql::{Driver, SqlRecords};
-use super::table::{Claimed, OnceClaim, OnceTable, Row, Ticket};
-use crate::error::Result;
-use crate::fence::sql::{Ddl, Dialect, Statement};
-use crate::fence::sqlite::file::File;
-use crate::fence::sqlite::{Error, one};
+use super::run;
+use super::sql::SqlRecords;
+use super::table::{Claimed, OnceClaim, OnceTable, Ticket};
+use crate::fence::sqlite::Error;
+pub use crate::sql::sqlite::Sqlite;
+use crate::sql::sqlite::ready;
+use crate::sql::{Ddl, Dialect};
 
-/// Claims work for the transaction that is open, or returns what was recorded when it was done. Waits for others as long as the
+/// Claims work for the open transaction, or returns the result that an earlier call has recorded. Waits for others as long as the
 /// connection does. Run it before the work.
 pub fn claim<T: DeserializeOwned>(tx: &Connection, claim: &OnceClaim<'_>) -> Result<Claimed<T>, Error> {
     if tx.is_autocommit() {
         let problem = "was made outside of a transaction, and would be over at once";
         return Err(Error::Request(crate::Error::misuse("a claim", problem, "a transaction that is open")));
     }
-    claim.judge(read(tx, &claim.statements(Dialect::Sqlite)).map_err(Error::Store)?)
+    ready(run::claim(tx, claim))
 }
 
 /// Records the result in the transaction that claimed the work. Commit it then.
 pub fn finish<T: Serialize>(tx: &Connection, ticket: Ticket, value: T) -> Result<Done<T>, Error> {
-    let statement = ticket.finish(Dialect::Sqlite, &value).map_err(Error::Request)?;
-    let affected = write(tx, &statement).map_err(Error::Store)?;
-    ticket.judge(value, affected)
+    ready(run::finish(tx, ticket, value))
 }
 
-/// Deletes up to a thousand records whose time is up. Not in the transaction of any work.
+/// Deletes up to a thousand expired records. Not in the transaction of any work.
 pub fn sweep(client: &Connection, table: &OnceTable) -> rusqlite::Result<u64> {
-    write(client, &table.sweep(Dialect::Sqlite))
-}
-
-fn read(client: &Connection, statements: &[Statement]) -> rusqlite::Result<Option<Row>> {
-    let mut last = None;
-    for statement in statements {
-        last = one(client, statement, |row| {
-            Ok(Row { token: row.get(0)?, earlier: row.get(1)?, result: row.get(2)?, age: row.get(3)? })
-        })?;
-    }
-    Ok(last)
-}
-
-fn write(client: &Connection, statement: &Statement) -> rusqlite::Result<u64> {
-    let affected = client.prepare_cached(&statement.text)?.execute(params_from_iter(&statement.binds))?;
-    Ok(u64::try_from(affected).unwrap_or(u64::MAX))
+    ready(run::sweep(client, table))
 }
 
 /// Records in a SQLite file. Several processes may share it.
 pub type SqliteRecords = SqlRecords<Sqlite>;
 
 impl SqliteRecords {
-    /// In that table of that file, both of which are made if they are missing.
-    pub async fn open(path: impl Into<PathBuf>, table: OnceTable) -> Result<Self> {
-        let file = File::open(path.into(), Ddl(Dialect::Sqlite).once(&table)).await?;
-        Ok(Self::over(Sqlite(file), table))
-    }
-}
-
-/// The file of [`SqliteRecords`].
-#[derive(Debug)]
-pub struct Sqlite(Arc<File>);
-
-#[async_trait]
-impl Driver for Sqlite {
-    fn dialect(&self) -> Dialect {
-        Dialect::Sqlite
-    }
-
-    async fn read(&self, doing: &'static str, _: &OnceTable, statements: Vec<Statement>) -> Result<Option<Row>> {
-        self.0.transact(doing, move |tx| read(tx, &statements)).await
-    }
-
-    async fn write(&self, doing: &'static str, _: &OnceTable, statement: Statement) -> Result<u64> {
-        self.0.transact(doing, move |tx| write(tx, &statement)).await
+    /// In that table of that file. Both are made if they are missing.
+    pub async fn open(path: impl Into<PathBuf>, table: OnceTable) -> crate::Result<Self> {
+        let file = Sqlite::open(path.into(), Ddl(Dialect::Sqlite).once(&table)).await?;
+        Ok(Self::over(file, table))
     }
 }

@@ -1,7 +1,38 @@
 //! The SQL of records, for each dialect. Times are milliseconds by the database's own clock.
 
-use super::Key;
-use crate::fence::sql::{Dialect, Identifier, Statement, Writer};
+use super::{Key, OnceTable};
+use crate::sql::{Ddl, Dialect, Identifier, Statement, Writer};
+
+/// The end of the name of a table's index.
+pub(super) const INDEX: &str = "_expires_at";
+
+impl Ddl {
+    /// The table of records of [`OnceTable`], and the index of expired records.
+    #[must_use]
+    pub fn once(self, table: &OnceTable) -> String {
+        let (identifier, dialect) = (table.identifier(), self.0);
+        let (name, index) = (identifier.quoted(dialect), identifier.last_and(INDEX, dialect));
+        let (key, result, number) = match dialect {
+            Dialect::Postgres => ("bytea", "bytea", "bigint"),
+            Dialect::Mysql => ("varbinary(512)", "longblob", "bigint"),
+            Dialect::Sqlite => ("BLOB", "BLOB", "INTEGER"),
+        };
+        let columns = format!(
+            "  job {key} PRIMARY KEY,\n  token {number} NOT NULL,\n  earlier {number},\n  result {result},\n  \
+             changed_at {number} NOT NULL,\n  expires_at {number} NOT NULL"
+        );
+        let create = format!("CREATE TABLE IF NOT EXISTS {name} (\n{columns}");
+        match dialect {
+            Dialect::Mysql => format!("{create},\n  INDEX {index} (expires_at)\n) ENGINE=InnoDB;\n"),
+            Dialect::Postgres => format!("{create}\n);\nCREATE INDEX IF NOT EXISTS {index} ON {name} (expires_at);\n"),
+            // SQLite names the schema with the index, and not with its table.
+            Dialect::Sqlite => {
+                let (schema, plain) = (identifier.schema(dialect), identifier.last_and("", dialect));
+                format!("{create}\n) STRICT;\nCREATE INDEX IF NOT EXISTS {schema}{index} ON {plain} (expires_at);\n")
+            }
+        }
+    }
+}
 
 /// The most records that one statement deletes.
 pub(super) const BATCH: u64 = 1000;
@@ -55,7 +86,7 @@ impl Place<'_> {
         Writer::new(self.dialect)
     }
 
-    /// Makes the row if there is none. Waits for whoever is making it.
+    /// Makes the row if there is none. Waits for another transaction that is making it.
     pub(super) fn insert(self, number: i64, result: Option<&[u8]>, keep: i64) -> Statement {
         let (table, now) = (self.table(), self.now());
         let mut sql = self.writer();
@@ -155,7 +186,7 @@ impl Place<'_> {
     }
 }
 
-/// Deletes up to [`BATCH`] records whose time is up. Those in use are skipped: who waits for one may be waited for.
+/// Deletes up to [`BATCH`] expired records. Locked ones are skipped: a wait for them could be a deadlock.
 pub(super) fn sweep(dialect: Dialect, table: &Identifier) -> Statement {
     let (table, now) = (table.quoted(dialect), now(dialect));
     let old = format!("SELECT job FROM {table} WHERE expires_at <= {now} ORDER BY expires_at LIMIT {BATCH}");

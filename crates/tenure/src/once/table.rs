@@ -7,14 +7,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::attempt::Done;
-use super::ddl::INDEX;
 use super::keep::{self, KEEP};
-use super::statements::{Over, Place, Taker, sweep};
+use super::statements::{INDEX, Over, Place, Taker, sweep};
 use super::{Begun, Key, Record};
 use crate::error::{Error, Fault, Result};
-use crate::fence::sql::{Dialect, Identifier, Statement, number, token};
-use crate::fence::{self, FenceStats, Pass, Tally};
+use crate::fence::{self, FenceCounters, FenceStats, Pass};
 use crate::name::Token;
+use crate::sql::{Columns, Dialect, Identifier, Operation, Statement, Table, Value, number, token};
 
 /// How often something is tried whose record is deleted in the same moment.
 pub(super) const TRIES: u32 = 3;
@@ -28,12 +27,12 @@ pub(super) const TRIES: u32 = 3;
 pub struct OnceTable {
     name: Identifier,
     keep: Duration,
-    tally: Tally,
+    counters: FenceCounters,
 }
 
 impl Default for OnceTable {
     fn default() -> Self {
-        Self { name: Identifier::word("tenure_once"), keep: KEEP, tally: Tally::default() }
+        Self { name: Identifier::word("tenure_once"), keep: KEEP, counters: FenceCounters::default() }
     }
 }
 
@@ -43,7 +42,7 @@ impl OnceTable {
         Ok(Self { name: Identifier::table_and(name, INDEX)?, ..Self::default() })
     }
 
-    /// How long results are kept, instead of seven days. After that the work is done again if somebody asks.
+    /// How long results are kept, instead of seven days. After that the work is done again when it is asked for.
     #[must_use]
     pub fn keep(mut self, keep: Duration) -> Self {
         self.keep = keep;
@@ -60,15 +59,30 @@ impl OnceTable {
         &self.name
     }
 
+    pub(super) fn operation(&self, what: &'static str) -> Operation<'_> {
+        Operation { what, table: Table::Records(self.name()) }
+    }
+
+    /// The row that a statement has returned.
+    pub(super) fn row(&self, dialect: Dialect, columns: Columns) -> Result<Row> {
+        let found = <[Value; 4]>::try_from(columns);
+        let Ok([Value::Int(token), earlier @ (Value::Int(_) | Value::Null), result, Value::Int(age)]) = found else {
+            return Err(self.operation("reading").wrong_table(dialect, "its columns are of other types"));
+        };
+        let earlier = if let Value::Int(earlier) = earlier { Some(earlier) } else { None };
+        let result = if let Value::Bytes(result) = result { Some(result) } else { None };
+        Ok(Row { token, earlier, result, age })
+    }
+
     /// How many results were recorded in transactions, and how many claims came too late.
     #[must_use]
     pub fn stats(&self) -> FenceStats {
-        self.tally.stats()
+        self.counters.stats()
     }
 
     /// A claim without a lock: the row alone says who does the work.
     pub fn claim(&self, key: impl AsRef<str>) -> Result<OnceClaim<'_>> {
-        // Any number that no other claim has; it grows so that whoever comes with a token of today is not below it.
+        // A number that no other claim has. It is the time, so that a token of a lock is not below it.
         let number = number(Token::after_now(None).unwrap_or(Token::new(1)))?;
         self.claims(key, number, None)
     }
@@ -109,7 +123,7 @@ impl Row {
         Record { token: token(number), unfinished: earlier.map(token), result, age }
     }
 
-    /// What the row says to one who has tried to begin under this token.
+    /// What the row means for an attempt to begin under this token.
     pub(super) fn begun(self, mine: Token) -> Begun {
         let Record { token, unfinished, result, .. } = self.record();
         match result {
@@ -142,6 +156,11 @@ pub enum Claimed<T> {
 }
 
 impl OnceClaim<'_> {
+    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite", feature = "sqlx"))]
+    pub(super) fn table(&self) -> &OnceTable {
+        self.table
+    }
+
     /// The statements, to be run in order in the transaction of the work, before the work. The last one returns a [`Row`].
     #[must_use]
     pub fn statements(&self, dialect: Dialect) -> Vec<Statement> {
@@ -153,7 +172,7 @@ impl OnceClaim<'_> {
     }
 
     /// What the row means; roll back if that is an error. No row: it was deleted in this very moment, and to claim again helps.
-    pub fn judge<T: DeserializeOwned, E>(&self, row: Option<Row>) -> Result<Claimed<T>, fence::Error<E>> {
+    pub fn check<T: DeserializeOwned, E>(&self, row: Option<Row>) -> Result<Claimed<T>, fence::Error<E>> {
         let Self { table, key, keep, pass, .. } = self;
         let Some(row) = row else { return Err(fence::Error::Request(vanished(key))) };
         let record = row.record();
@@ -161,7 +180,7 @@ impl OnceClaim<'_> {
             return Ok(Claimed::Done(Done { value, replayed: true, token: record.token }));
         }
         if let Some(pass) = pass.filter(|pass| pass.token() < record.token) {
-            return Err(table.tally.too_late(key.as_str(), pass, record.token).into());
+            return Err(table.counters.too_late(key.as_str(), pass, record.token).into());
         }
         let Record { token, unfinished, .. } = record;
         Ok(Claimed::Yours(Ticket { table: (*table).clone(), key: key.clone(), token, unfinished, keep: *keep }))
@@ -213,9 +232,9 @@ impl Ticket {
     }
 
     /// Whether it was recorded, given how many rows were affected. Roll back if it was not, commit otherwise.
-    pub fn judge<T, E>(self, value: T, affected: u64) -> Result<Done<T>, fence::Error<E>> {
+    pub fn check<T, E>(self, value: T, affected: u64) -> Result<Done<T>, fence::Error<E>> {
         if affected == 1 {
-            self.table.tally.accepted();
+            self.table.counters.accepted();
             return Ok(Done { value, replayed: false, token: self.token });
         }
         let asked = format!("to record {:?} under token {}", self.key, self.token);

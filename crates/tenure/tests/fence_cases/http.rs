@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tenure::fence::http::{self as fence, FenceLayer, Fenced};
 use tenure::fence::marks::{Marks, MemoryMarks};
 use tenure::fence::redis::RedisMarks;
-use tenure::fence::{Stale, Tally};
+use tenure::fence::{FenceCounters, Stale};
 use tenure::{Locker, Token};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -228,14 +228,14 @@ pub(crate) fn the_sender_learns_of_it_and_its_locker_counts() {
 #[derive(Debug, Default)]
 struct Storage {
     written: Mutex<Vec<u64>>,
-    tally: Tally,
+    counters: FenceCounters,
 }
 
 impl Storage {
     fn write(&self, fenced: &Fenced) -> Result<(), Stale> {
         let mut written = self.written.lock().expect("not poisoned");
         let seen = written.last().copied().unwrap_or(0).max(fenced.token.get());
-        self.tally.judge(&fenced.resource, fenced, Token::new(seen))?;
+        self.counters.check(&fenced.resource, fenced, Token::new(seen))?;
         written.push(fenced.token.get());
         Ok(())
     }
@@ -272,7 +272,7 @@ pub(crate) fn of_a_hundred_in_any_order_those_let_in_write_in_order() {
             let mut let_in: Vec<u64> = answers.iter().filter(|(_, refused)| refused.is_none()).map(|(token, _)| *token).collect();
             let_in.sort_unstable();
             assert_eq!(let_in, written, "who was told that it was written was written, and nobody else");
-            let (door, inside) = (layer.stats(), storage.tally.stats());
+            let (door, inside) = (layer.stats(), storage.counters.stats());
             assert_eq!((door.accepted + door.stale, inside.accepted + inside.stale), (100, door.accepted));
         }
     });

@@ -1,26 +1,26 @@
 //! Columns that compare: a token, a lease, both.
 
 use tenure::fence::sql::{Ddl, Dialect, Effect, Update, Value};
-use tenure::fence::{Overtaken, Stale, Tally};
+use tenure::fence::{FenceCounters, Overtaken, Stale};
 use tenure::{Locker, Token};
 
 use super::session::{Error, Place, one_less};
 
 pub(crate) async fn a_row_keeps_the_largest_token_and_refuses_smaller_ones(place: Place) {
-    let tally = Tally::default();
+    let counters = FenceCounters::default();
     let mut session = place.open().await;
     for (token, left) in [(5, 9), (5, 8), (7, 7)] {
         let pass = Token::new(token);
-        let effect = session.update(&one_less().fenced("fence", &pass).counted(&tally)).await.expect("passed");
+        let effect = session.update(&one_less().fenced("fence", &pass).counted(&counters)).await.expect("passed");
         assert_eq!((effect, session.units().await), (Effect::Written, left));
     }
     let pass = Token::new(6);
-    let refused = session.update(&one_less().fenced("fence", &pass).counted(&tally)).await.expect_err("refused");
+    let refused = session.update(&one_less().fenced("fence", &pass).counted(&counters)).await.expect_err("refused");
     let stale = Stale { resource: "stock".to_owned(), token: pass, seen: Token::new(7) };
     assert_eq!(refused.stale(), Some(&stale));
     assert_eq!(session.units().await, 7);
     assert_eq!(session.number("SELECT fence FROM stock").await, Some(7));
-    assert_eq!((tally.stats().accepted, tally.stats().stale), (3, 1));
+    assert_eq!((counters.stats().accepted, counters.stats().stale), (3, 1));
 }
 
 pub(crate) async fn an_unmet_condition_and_a_missing_row_are_values(place: Place) {
@@ -52,15 +52,15 @@ pub(crate) async fn an_update_of_two_rows_is_a_mistake_that_can_be_rolled_back(p
 }
 
 pub(crate) async fn a_write_that_changes_nothing_is_written(place: Place) {
-    let tally = Tally::default();
+    let counters = FenceCounters::default();
     let mut session = place.open().await;
     let pass = Token::new(5);
     let update = Update::of("stock").set("units = ?", [3]).key("id = ?", [1]).only_if("units >= 0", ());
-    let update = update.fenced("fence", &pass).counted(&tally);
+    let update = update.fenced("fence", &pass).counted(&counters);
     for _ in 0..2 {
         assert_eq!(session.update(&update).await.expect("passed"), Effect::Written);
     }
-    assert_eq!(tally.stats().accepted, 2);
+    assert_eq!(counters.stats().accepted, 2);
 }
 
 pub(crate) async fn a_column_without_a_number_is_one_that_nobody_wrote_to(place: Place) {
@@ -76,16 +76,16 @@ pub(crate) async fn a_column_without_a_number_is_one_that_nobody_wrote_to(place:
 }
 
 pub(crate) async fn a_token_and_a_lease_both_must_hold(place: Place) {
-    let tally = Tally::default();
+    let counters = FenceCounters::default();
     let mut session = place.open().await;
     let (early, late) = (Token::new(5), Token::new(6));
-    let write = |pass, lease| one_less().fenced("fence", pass).lease("lease", lease).counted(&tally);
+    let write = |pass, lease| one_less().fenced("fence", pass).lease("lease", lease).counted(&counters);
     assert_eq!(session.update(&write(&late, 0)).await.expect("passed"), Effect::Written);
     assert!(matches!(session.update(&write(&late, 0)).await, Err(Error::Overtaken(Overtaken { read: 0, found: 1, .. }))));
     assert!(matches!(session.update(&write(&early, 1)).await, Err(Error::Stale(_))));
     assert_eq!(session.read_lease(&one_less(), "lease").await.expect("read"), Some(1));
     assert_eq!(session.read_lease(&Update::of("stock").key("id = ?", [9]), "lease").await.expect("read"), None);
-    let stats = tally.stats();
+    let stats = counters.stats();
     assert_eq!((stats.accepted, stats.stale, stats.overtaken), (1, 1, 1));
     assert_eq!(session.units().await, 9);
 }

@@ -80,7 +80,7 @@ pub(crate) async fn a_server_that_is_away_is_unavailable(place: Place) {
 pub(crate) async fn a_connection_that_broke_is_made_anew(place: Place) {
     let marks = place.marks().await;
     raise(&*marks, "R", 1).await.expect("raised");
-    match place.open().await {
+    match place.native().open().await {
         Session::Postgres(client) => {
             let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity";
             let others = "datname = current_database() AND pid <> pg_backend_pid()";
@@ -92,7 +92,7 @@ pub(crate) async fn a_connection_that_broke_is_made_anew(place: Place) {
                 conn.query_drop(format!("KILL {id}")).await.expect("ended");
             }
         }
-        Session::Sqlite(_) => unreachable!("no connection"),
+        _ => unreachable!("no connection"),
     }
     must("a new connection", async {
         while let Err(error) = raise(&*marks, "R", 2).await {

@@ -71,6 +71,7 @@ impl Session {
                 let rows = rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).expect("read");
                 rows.map(|row| row.expect("read")).collect()
             }
+            Self::SqlxPostgres(_) | Self::SqlxMysql(_) => unreachable!("names are the library's, not a driver's"),
         }
     }
 
@@ -80,6 +81,7 @@ impl Session {
             Self::Postgres(client) => client.batch_execute(sql).await.is_ok(),
             Self::Mysql(conn) => conn.query_drop(sql).await.is_ok(),
             Self::Sqlite(conn) => conn.execute_batch(sql).is_ok(),
+            Self::SqlxPostgres(_) | Self::SqlxMysql(_) => unreachable!("names are the library's, not a driver's"),
         }
     }
 }

@@ -9,7 +9,7 @@ use tenure::fence::sql::{Dialect, Effect, FenceTable, Update};
 use tenure::fence::{mysql, sqlite};
 
 use super::session::{Error, Place, Session};
-use crate::support::database::driver;
+use crate::support::database::{driver, file};
 use crate::support::{mariadb, postgres};
 
 pub(crate) async fn text_becomes_what_the_column_is(place: Place) {
@@ -65,7 +65,10 @@ pub(crate) async fn operators_with_a_question_mark_can_be_used(place: Place) {
     let mut session = place.open().await;
     session.run("CREATE TABLE docs (id int PRIMARY KEY, doc jsonb, lease int DEFAULT 0)").await;
     session.run(r#"INSERT INTO docs VALUES (1, '{"a?": 1}')"#).await;
-    let update = Update::of("docs").set("doc = doc || ?", [r#"{"b": 2}"#]).key("id = ? AND doc ?? 'a?'", [1]).lease("lease", 0);
+    let update = Update::of("docs")
+        .set("doc = doc || CAST(? AS jsonb)", [r#"{"b": 2}"#])
+        .key("id = ? AND doc ?? 'a?'", [1])
+        .lease("lease", 0);
     assert_eq!(session.update(&update).await.expect("written"), Effect::Written);
     assert_eq!(session.number("SELECT (doc->'b')::bigint FROM docs").await, Some(2));
 }
@@ -106,13 +109,14 @@ pub(crate) async fn a_savepoint_is_a_transaction(place: Place) {
     assert_eq!(place.open().await.mark("R").await, Some(5));
 }
 
-pub(crate) fn sqlx_runs_the_statements() {
+pub(crate) fn sqlx_has_fences_and_records() {
     // Options of the URL are the drivers' own.
     let servers = [postgres::database(), mariadb::database()];
     let [postgres, mysql] = servers.each_ref().map(|url| url.split('?').next().unwrap_or_default());
-    let said = drive("sqlx", &[postgres, mysql, "sqlite::memory:"]);
+    let sqlite = format!("sqlite:{}?mode=rwc", file());
+    let said = drive("sqlx", &[postgres, mysql, &sqlite]);
     for dialect in Dialect::ALL {
-        assert_eq!(said.matches(&format!("sqlx, {dialect}, ")).count(), 2, "{said}");
+        assert_eq!(said.matches(&format!("sqlx, {dialect}, ")).count(), 3, "{said}");
     }
 }
 

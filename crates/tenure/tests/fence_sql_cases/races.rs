@@ -13,6 +13,7 @@ use crate::support::locker::{block_on, must};
 
 /// Waits until another thread stands before a lock.
 async fn somebody_waits(place: &Place) {
+    let place = place.native();
     let mut session = place.open().await;
     must("somebody waits", async {
         while !place.somebody_waits(&mut session).await {
@@ -128,8 +129,8 @@ pub(crate) async fn a_lease_from_a_snapshot_is_overtaken(place: Place) {
 fn assert_refused(place: &Place, level: &str, refused: &Error) {
     let words = format!("{level}: {refused:?}");
     match place.dialect {
-        Dialect::Postgres if level != "READ COMMITTED" => assert!(words.contains("E40001"), "{words}"),
-        Dialect::Mysql if level == "REPEATABLE READ" && words.contains("code: 1020") => {}
+        Dialect::Postgres if level != "READ COMMITTED" => assert!(words.contains("40001"), "{words}"),
+        Dialect::Mysql if level == "REPEATABLE READ" && words.contains(": 1020") => {}
         // SQLITE_BUSY_SNAPSHOT.
         Dialect::Sqlite => assert!(words.contains("extended_code: 517"), "{words}"),
         _ => assert_eq!(refused.stale().map(|stale| stale.seen), Some(Token::new(6)), "{words}"),
@@ -159,7 +160,7 @@ pub(crate) async fn of_two_who_have_read_the_same_lease_one_wins(place: Place) {
         block_on(async {
             let mut session = place.open().await;
             let mut ends = Vec::new();
-            // Judged when both are through: who panics here would leave the other one waiting.
+            // Checked when both are through: a panic here would leave the other thread waiting.
             for _ in 0..ROUNDS {
                 let lease = session.read_lease(&one_less(), "lease").await;
                 start.wait();

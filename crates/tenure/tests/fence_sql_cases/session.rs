@@ -1,63 +1,59 @@
-//! One way to talk to all three databases.
+//! One way to talk to all databases, over all drivers.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mysql_async::TxOpts;
+use ::sqlx::mysql::MySqlPoolOptions;
+use ::sqlx::postgres::PgPoolOptions;
+use ::sqlx::{Executor, Row};
 use mysql_async::prelude::Queryable;
 use tenure::Token;
 use tenure::fence::marks::Marks;
 use tenure::fence::sql::{Ddl, Dialect, Effect, FenceTable, Update};
-use tenure::fence::{self, Pass, mysql, postgres, sqlite};
+use tenure::fence::{Pass, mysql, postgres, sqlite, sqlx};
 use tokio_postgres::NoTls;
 
+pub(crate) use crate::sql_session::{Error, Session, Tx};
+use crate::sql_session::{one, plain, raw};
 use crate::support::{Needs, database, mariadb};
 
-/// A database's own words.
-#[derive(Debug)]
-pub(crate) struct Words(String);
-
-impl std::error::Error for Words {}
-
-impl std::fmt::Display for Words {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
+/// A database, and a driver.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
+    pub(crate) needs: Needs,
+    dialect: Dialect,
+    sqlx: bool,
 }
 
-pub(crate) type Error = fence::Error<Words>;
-
-fn plain<E: std::fmt::Debug>(error: fence::Error<E>) -> Error {
-    match error {
-        fence::Error::Stale(stale) => Error::Stale(stale),
-        fence::Error::Overtaken(overtaken) => Error::Overtaken(overtaken),
-        fence::Error::Request(error) => Error::Request(error),
-        fence::Error::Store(error) => Error::Store(Words(format!("{error:?}"))),
-        error => panic!("a new kind: {error:?}"),
-    }
-}
+/// sqlx's SQLite is not among them: it links another version than the library's store. `examples/drivers` tests it.
+pub(crate) const KINDS: [Kind; 5] = [
+    Kind { name: "postgres", needs: Needs::Postgres, dialect: Dialect::Postgres, sqlx: false },
+    Kind { name: "mysql", needs: Needs::Mariadb, dialect: Dialect::Mysql, sqlx: false },
+    Kind { name: "sqlite", needs: Needs::Nothing, dialect: Dialect::Sqlite, sqlx: false },
+    Kind { name: "sqlx_postgres", needs: Needs::Postgres, dialect: Dialect::Postgres, sqlx: true },
+    Kind { name: "sqlx_mysql", needs: Needs::Mariadb, dialect: Dialect::Mysql, sqlx: true },
+];
 
 /// A database of a test's own.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) dialect: Dialect,
+    sqlx: bool,
     pub(crate) url: String,
 }
 
 impl Place {
-    pub(crate) const ALL: [(Dialect, Needs); 3] =
-        [(Dialect::Postgres, Needs::Postgres), (Dialect::Mysql, Needs::Mariadb), (Dialect::Sqlite, Needs::Nothing)];
-
     /// With a table of marks, and a table with a row that has both columns: `stock (id, units, fence, lease)` = `(1, 10, 0, 0)`.
-    pub(crate) async fn new(dialect: Dialect) -> Self {
+    pub(crate) async fn new(Kind { dialect, sqlx, .. }: Kind) -> Self {
         let url = match dialect {
             Dialect::Postgres => crate::support::postgres::database(),
             Dialect::Mysql => mariadb::database(),
             Dialect::Sqlite => database::file(),
         };
-        let place = Self { dialect, url };
+        let place = Self { dialect, sqlx, url };
         let mut session = place.open().await;
         let ddl = Ddl(dialect);
         session.run(&ddl.table(&FenceTable::default())).await;
@@ -75,7 +71,17 @@ impl Place {
     }
 
     pub(crate) async fn marks_in(&self, table: FenceTable) -> Arc<dyn Marks> {
+        // A server that refuses connections is asked again for as long.
+        const ACQUIRE: Duration = Duration::from_secs(2);
         match self.dialect {
+            Dialect::Postgres if self.sqlx => {
+                let pool = PgPoolOptions::new().acquire_timeout(ACQUIRE).connect_lazy(&self.url).expect("a URL");
+                Arc::new(sqlx::SqlxMarks::new(pool, table).expect("a dialect"))
+            }
+            Dialect::Mysql if self.sqlx => {
+                let pool = MySqlPoolOptions::new().acquire_timeout(ACQUIRE).connect_lazy(&self.url).expect("a URL");
+                Arc::new(sqlx::SqlxMarks::new(pool, table).expect("a dialect"))
+            }
             Dialect::Postgres => Arc::new(postgres::PostgresMarks::new(self.url.parse().expect("a URL"), NoTls, table)),
             Dialect::Mysql => Arc::new(mysql::MysqlMarks::new(mysql_async::Pool::new(self.url.as_str()), table)),
             Dialect::Sqlite => Arc::new(sqlite::SqliteMarks::open(&self.url, table).await.expect("opened")),
@@ -86,6 +92,11 @@ impl Place {
     pub(crate) fn name(&self) -> &str {
         let path = self.url.rsplit('/').next().unwrap_or_default();
         path.split('?').next().unwrap_or_default()
+    }
+
+    /// The same over the database's own driver.
+    pub(crate) fn native(&self) -> Self {
+        Self { sqlx: false, ..self.clone() }
     }
 
     /// The same with another part in the URL.
@@ -117,20 +128,17 @@ impl Place {
                 status[0].2.lines().any(|line| line.contains(&table) && line.contains("waiting"))
             }
             Session::Sqlite(_) => WAITING.lock().expect("not poisoned").contains(&self.url),
+            Session::SqlxPostgres(_) | Session::SqlxMysql(_) => unreachable!("asked over the database's own driver"),
         }
     }
 
     pub(crate) async fn open(&self) -> Session {
-        match self.dialect {
-            Dialect::Postgres => Session::Postgres(crate::support::postgres::connect(&self.url).await),
-            Dialect::Mysql => Session::Mysql(mariadb::connect(&self.url).await),
-            Dialect::Sqlite => {
-                let mut conn = rusqlite::Connection::open(&self.url).expect("opened");
-                conn.busy_handler(Some(wait)).expect("set");
-                FILE.set(Some(self.url.clone()));
-                Session::Sqlite(conn)
-            }
+        let mut session = Session::connect(self.dialect, self.sqlx, &self.url).await;
+        if let Session::Sqlite(conn) = &mut session {
+            conn.busy_handler(Some(wait)).expect("set");
+            FILE.set(Some(self.url.clone()));
         }
+        session
     }
 }
 
@@ -148,52 +156,15 @@ fn wait(tries: i32) -> bool {
     tries < 10_000
 }
 
-/// A connection.
-pub(crate) enum Session {
-    Postgres(tokio_postgres::Client),
-    Mysql(mysql_async::Conn),
-    Sqlite(rusqlite::Connection),
-}
-
-/// A transaction. Rolls back when it is dropped.
-pub(crate) enum Tx<'a> {
-    Postgres(tokio_postgres::Transaction<'a>),
-    Mysql(mysql_async::Transaction<'a>),
-    Sqlite(rusqlite::Transaction<'a>),
-}
-
 impl Session {
-    pub(crate) async fn begin(&mut self) -> Tx<'_> {
-        match self {
-            Self::Postgres(client) => Tx::Postgres(client.transaction().await.expect("begun")),
-            Self::Mysql(conn) => Tx::Mysql(conn.start_transaction(TxOpts::default()).await.expect("begun")),
-            Self::Sqlite(conn) => Tx::Sqlite(conn.transaction().expect("begun")),
-        }
-    }
-
     /// How transactions begin from now on.
     pub(crate) async fn isolation(&mut self, level: &str) {
         match self {
-            Self::Postgres(_) => self.run(&format!("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL {level}")).await,
-            Self::Mysql(_) => self.run(&format!("SET SESSION TRANSACTION ISOLATION LEVEL {level}")).await,
+            Self::Postgres(_) | Self::SqlxPostgres(_) => {
+                self.run(&format!("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL {level}")).await
+            }
+            Self::Mysql(_) | Self::SqlxMysql(_) => self.run(&format!("SET SESSION TRANSACTION ISOLATION LEVEL {level}")).await,
             Self::Sqlite(_) => drop(self.number(&format!("PRAGMA journal_mode = {level}")).await),
-        }
-    }
-
-    pub(crate) async fn run(&mut self, sql: &str) {
-        match self {
-            Self::Postgres(client) => client.batch_execute(sql).await.expect("done"),
-            Self::Mysql(conn) => conn.query_drop(sql).await.expect("done"),
-            Self::Sqlite(conn) => conn.execute_batch(sql).expect("done"),
-        }
-    }
-
-    /// The first number of the first row.
-    pub(crate) async fn number(&mut self, sql: &str) -> Option<i64> {
-        match self {
-            Self::Postgres(client) => client.query_opt(sql, &[]).await.expect("read").map(|row| row.get(0)),
-            Self::Mysql(conn) => conn.query_first(sql).await.expect("read"),
-            Self::Sqlite(conn) => one(conn, sql),
         }
     }
 
@@ -210,6 +181,8 @@ impl Session {
             Self::Postgres(client) => postgres::update(client, update).await.map_err(plain),
             Self::Mysql(conn) => mysql::update(conn, update).await.map_err(plain),
             Self::Sqlite(conn) => sqlite::update(conn, update).map_err(plain),
+            Self::SqlxPostgres(conn) => sqlx::update(conn, update).await.map_err(plain),
+            Self::SqlxMysql(conn) => sqlx::update(conn, update).await.map_err(plain),
         }
     }
 
@@ -218,6 +191,8 @@ impl Session {
             Self::Postgres(client) => postgres::read_lease(client, update, column).await.map_err(plain),
             Self::Mysql(conn) => mysql::read_lease(conn, update, column).await.map_err(plain),
             Self::Sqlite(conn) => sqlite::read_lease(conn, update, column).map_err(plain),
+            Self::SqlxPostgres(conn) => sqlx::read_lease(conn, update, column).await.map_err(plain),
+            Self::SqlxMysql(conn) => sqlx::read_lease(conn, update, column).await.map_err(plain),
         }
     }
 
@@ -242,6 +217,8 @@ impl Tx<'_> {
             Self::Postgres(tx) => postgres::pass(tx, fences, resource, pass).await.map_err(plain),
             Self::Mysql(tx) => mysql::pass(tx, fences, resource, pass).await.map_err(plain),
             Self::Sqlite(tx) => sqlite::pass(tx, fences, resource, pass).map_err(plain),
+            Self::SqlxPostgres(tx) => sqlx::pass(tx, fences, resource, pass).await.map_err(plain),
+            Self::SqlxMysql(tx) => sqlx::pass(tx, fences, resource, pass).await.map_err(plain),
         }
     }
 
@@ -250,14 +227,8 @@ impl Tx<'_> {
             Self::Postgres(tx) => postgres::update(tx, update).await.map_err(plain),
             Self::Mysql(tx) => mysql::update(tx, update).await.map_err(plain),
             Self::Sqlite(tx) => sqlite::update(tx, update).map_err(plain),
-        }
-    }
-
-    pub(crate) async fn run(&mut self, sql: &str) -> Result<(), Error> {
-        match self {
-            Self::Postgres(tx) => tx.batch_execute(sql).await.map_err(store),
-            Self::Mysql(tx) => tx.query_drop(sql).await.map_err(store),
-            Self::Sqlite(tx) => tx.execute_batch(sql).map_err(store),
+            Self::SqlxPostgres(tx) => sqlx::update(&mut **tx, update).await.map_err(plain),
+            Self::SqlxMysql(tx) => sqlx::update(&mut **tx, update).await.map_err(plain),
         }
     }
 
@@ -266,14 +237,8 @@ impl Tx<'_> {
             Self::Postgres(tx) => tx.query_opt(sql, &[]).await.expect("read").map(|row| row.get(0)),
             Self::Mysql(tx) => tx.query_first(sql).await.expect("read"),
             Self::Sqlite(tx) => one(tx, sql),
-        }
-    }
-
-    pub(crate) async fn commit(self) -> Result<(), Error> {
-        match self {
-            Self::Postgres(tx) => tx.commit().await.map_err(store),
-            Self::Mysql(tx) => tx.commit().await.map_err(store),
-            Self::Sqlite(tx) => tx.commit().map_err(store),
+            Self::SqlxPostgres(tx) => tx.fetch_optional(raw(sql)).await.expect("read").and_then(|row| row.get(0)),
+            Self::SqlxMysql(tx) => tx.fetch_optional(raw(sql)).await.expect("read").and_then(|row| row.get(0)),
         }
     }
 }
@@ -281,15 +246,4 @@ impl Tx<'_> {
 /// An update that takes a unit out of the stock.
 pub(crate) fn one_less<'a>() -> Update<'a> {
     Update::of("stock").set("units = units - ?", [1]).key("id = ?", [1])
-}
-
-fn store(error: impl std::fmt::Debug) -> Error {
-    Error::Store(Words(format!("{error:?}")))
-}
-
-fn one(conn: &rusqlite::Connection, sql: &str) -> Option<i64> {
-    let mut statement = conn.prepare(sql).expect("prepared");
-    let mut rows = statement.query([]).expect("read");
-    // A pragma may answer in words.
-    rows.next().expect("read").and_then(|row| row.get(0).ok())
 }

@@ -9,13 +9,13 @@ use tenure::fence::Pass;
 use tenure::fence::sql::{Ddl, Dialect};
 use tenure::once::{
     Begin, Begun, Claimed, Done, Finished, Key, MysqlRecords, OnceTable, PostgresRecords, Records, SqliteRecords, Ticket, mysql,
-    postgres, sqlite,
+    postgres, sqlite, sqlx,
 };
 use tokio_postgres::NoTls;
 
 use super::kills::step;
 use super::session::{Error, Session, Tx, plain};
-use super::shelf::{Address, Shelf};
+use super::shelf::{Address, Shelf, records_over_sqlx};
 use crate::support::locker::{block_on, must};
 use crate::support::player::Player;
 
@@ -247,7 +247,7 @@ pub(crate) async fn sweeping_deletes_rows_whose_time_is_up(shelf: Shelf) {
     };
     must("their time is up", all).await;
     assert_eq!((swept, session.sweep(&table).await), (5, 0));
-    assert_eq!(session.number(&format!("SELECT count(*) FROM {}", table.name())).await, 1);
+    assert_eq!(session.number(&format!("SELECT count(*) FROM {}", table.name())).await, Some(1));
     // A row that a transaction has claimed again does not keep the sweeper waiting. SQLite knows no rows that are locked.
     claim(&mut session, "locked", Duration::from_millis(1)).await;
     let mut other = Session::open(&shelf.records).await;
@@ -282,18 +282,27 @@ pub(crate) async fn a_ticket_is_good_for_its_own_transaction(shelf: Shelf) {
         Tx::Postgres(tx) => postgres::claim::<String>(tx, &claim).await.map_err(plain),
         Tx::Mysql(tx) => mysql::claim::<String>(tx, &claim).await.map_err(plain),
         Tx::Sqlite(tx) => sqlite::claim::<String>(tx, &claim).map_err(plain),
+        Tx::SqlxPostgres(tx) => sqlx::claim::<String, _>(tx, &claim).await.map_err(plain),
+        Tx::SqlxMysql(tx) => sqlx::claim::<String, _>(tx, &claim).await.map_err(plain),
     };
     assert!(matches!(&e, Err(Error::Request(e)) if e.to_string().contains("the type that was recorded")), "{e:?}");
 }
 
 pub(crate) async fn a_missing_table_says_how_to_make_it(shelf: Shelf) {
-    let Address::Sql(dialect, url) = &shelf.records else { panic!("not a database") };
     let table = OnceTable::named("missing").expect("a name");
-    let records: Arc<dyn Records> = match dialect {
-        Dialect::Postgres => Arc::new(PostgresRecords::new(url.parse().expect("a URL"), NoTls, table.clone())),
-        Dialect::Mysql => Arc::new(MysqlRecords::new(Pool::from_url(url).expect("a URL"), table.clone())),
+    let (dialect, records): (_, Arc<dyn Records>) = match &shelf.records {
+        Address::Sql(dialect @ Dialect::Postgres, url) => {
+            (*dialect, Arc::new(PostgresRecords::new(url.parse().expect("a URL"), NoTls, table)))
+        }
+        Address::Sql(dialect @ Dialect::Mysql, url) => {
+            (*dialect, Arc::new(MysqlRecords::new(Pool::from_url(url).expect("a URL"), table)))
+        }
         // It makes its own.
-        Dialect::Sqlite => Arc::new(SqliteRecords::open(url, table.clone()).await.expect("opened")),
+        Address::Sql(dialect @ Dialect::Sqlite, url) => {
+            (*dialect, Arc::new(SqliteRecords::open(url, table).await.expect("opened")))
+        }
+        Address::Sqlx(dialect, url) => (*dialect, records_over_sqlx(*dialect, url, table)),
+        _ => panic!("not a database"),
     };
     let looked = records.look(&Key::new("k").expect("a key")).await;
     match dialect {

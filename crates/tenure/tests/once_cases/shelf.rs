@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use mysql_async::Pool;
 use mysql_async::prelude::Queryable;
+use sqlx::{MySqlPool, PgPool};
 use tempfile::TempDir;
 use tenure::Locker;
 use tenure::fence::sql::{Ddl, Dialect};
-use tenure::once::{Ledger, MemoryRecords, MysqlRecords, OnceTable, PostgresRecords, Records, RedisRecords, SqliteRecords};
+use tenure::once::{
+    Ledger, MemoryRecords, MysqlRecords, OnceTable, PostgresRecords, Records, RedisRecords, SqliteRecords, SqlxRecords,
+};
 use tokio_postgres::NoTls;
 
 use crate::support::locker::connect;
@@ -22,12 +25,19 @@ pub(crate) struct Kind {
     open: fn() -> Address,
 }
 
-pub(crate) const KINDS: [Kind; 5] = [
+/// Over the drivers of each database, then over sqlx.
+pub(crate) const KINDS: [Kind; 7] = [
     Kind { name: "memory", needs: Needs::Nothing, open: || Address::Memory(Arc::default()) },
     Kind { name: "redis", needs: Needs::Redis, open: || Address::Redis(redis().url()) },
     Kind { name: "sqlite", needs: Needs::Nothing, open: || Address::Sql(Dialect::Sqlite, database::file()) },
     Kind { name: "postgres", needs: Needs::Postgres, open: || Address::Sql(Dialect::Postgres, shared_postgres().to_owned()) },
     Kind { name: "mariadb", needs: Needs::Mariadb, open: || Address::Sql(Dialect::Mysql, shared_mariadb().to_owned()) },
+    Kind {
+        name: "sqlx_postgres",
+        needs: Needs::Postgres,
+        open: || Address::Sqlx(Dialect::Postgres, shared_postgres().to_owned()),
+    },
+    Kind { name: "sqlx_mysql", needs: Needs::Mariadb, open: || Address::Sqlx(Dialect::Mysql, shared_mariadb().to_owned()) },
 ];
 
 fn redis() -> &'static RedisServer {
@@ -52,6 +62,7 @@ pub(crate) enum Address {
     Memory(Arc<MemoryRecords>),
     Redis(String),
     Sql(Dialect, String),
+    Sqlx(Dialect, String),
 }
 
 impl Address {
@@ -61,13 +72,17 @@ impl Address {
             Self::Memory(_) => panic!("another process does not see it"),
             Self::Redis(url) => ["redis".to_owned(), url.clone()],
             Self::Sql(dialect, url) => [dialect.to_string(), url.clone()],
+            Self::Sqlx(dialect, url) => [format!("sqlx_{dialect}"), url.clone()],
         }
     }
 
     pub(crate) fn from_words(kind: &str, url: &str) -> Self {
         match kind {
             "redis" => Self::Redis(url.to_owned()),
-            dialect => Self::Sql(dialect.parse().expect("a dialect"), url.to_owned()),
+            kind => match kind.strip_prefix("sqlx_") {
+                Some(dialect) => Self::Sqlx(dialect.parse().expect("a dialect"), url.to_owned()),
+                None => Self::Sql(kind.parse().expect("a dialect"), url.to_owned()),
+            },
         }
     }
 
@@ -91,7 +106,21 @@ impl Address {
                 mariadb::connect(url).await.query_drop(Ddl(*dialect).once(&table)).await.expect("a table");
                 Arc::new(MysqlRecords::new(Pool::from_url(url).expect("a URL"), table))
             }
+            Self::Sqlx(dialect, url) => {
+                // Its table is made over the database's own driver.
+                drop(Box::pin(Self::Sql(*dialect, url.clone()).open()).await);
+                records_over_sqlx(*dialect, url, table)
+            }
         }
+    }
+}
+
+/// In a table that exists.
+pub(crate) fn records_over_sqlx(dialect: Dialect, url: &str, table: OnceTable) -> Arc<dyn Records> {
+    match dialect {
+        Dialect::Postgres => Arc::new(SqlxRecords::new(PgPool::connect_lazy(url).expect("a URL"), table).expect("known")),
+        Dialect::Mysql => Arc::new(SqlxRecords::new(MySqlPool::connect_lazy(url).expect("a URL"), table).expect("known")),
+        Dialect::Sqlite => unreachable!("tested by examples/drivers"),
     }
 }
 

@@ -71,7 +71,7 @@ fn sell(conn: &mut SqliteConnection, fences: &FenceTable, guard: &Guard) -> Resu
             seen = query(statement).get_result::<Mark>(tx).optional()?;
         }
         let seen = seen.ok_or("the last statement returns the mark")?.token;
-        fences.tally().judge("stock:1001", guard, Token::new(seen.try_into()?))?;
+        fences.counters().check("stock:1001", guard, Token::new(seen.try_into()?))?;
         sql_query("UPDATE stock SET units = units - 1 WHERE id = 1001").execute(tx)?;
         Ok(())
     })
@@ -85,7 +85,7 @@ fn update(conn: &mut SqliteConnection, update: &Update<'_>) -> Result<Effect> {
         let row = query(update.probe(Dialect::Sqlite)?).get_result::<Row>(conn).optional()?;
         found = row.map(|Row { fence, lease }| Probe { fence, lease });
     }
-    Ok(update.judge::<diesel::result::Error>(met as u64, found)?)
+    Ok(update.check::<diesel::result::Error>(met as u64, found)?)
 }
 
 fn query(statement: Statement) -> BoxedSqlQuery<'static, Sqlite, SqlQuery> {

@@ -1,4 +1,4 @@
-//! The new content before it takes its place. Who writes one keeps it locked, so that what is not locked is left over.
+//! The new content before it takes its place. Its writer keeps it locked: a part without a lock is left over.
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::ErrorKind;
@@ -80,7 +80,7 @@ fn paths(target: &FencedFile) -> impl Iterator<Item = PathBuf> {
     (0..SLOTS).map(|n| target.beside(&format!(".{n}.part")))
 }
 
-/// A part stays where it is for as long as somebody has it locked, be it only to remove it.
+/// A part stays where it is while a process has it locked, also to remove it.
 fn remove_if_left(path: &Path) {
     let Ok(There::File(file)) = super::open(path, false) else { return };
     match file.try_lock() {

@@ -62,7 +62,7 @@ impl Sidecar {
                 Err(e) => return Err(Trouble::io("opening", &path)(e)),
             };
             match file.try_lock() {
-                // What was removed meanwhile keeps nobody out.
+                // A sidecar that was removed meanwhile excludes no writer.
                 Ok(()) if is_at(&file, &path) => return Ok(Self { file, path }),
                 Ok(()) | Err(TryLockError::WouldBlock) => wait.once_more()?,
                 Err(TryLockError::Error(e)) => return Err(Trouble::io("locking", &path)(e)),
@@ -77,7 +77,7 @@ impl Sidecar {
             Some(mode) => mode,
             None => part.file.metadata().map_err(Trouble::io("looking at", &part.path))?.permissions(),
         };
-        // Who can open it can lock it: those who may write the file, and nobody else.
+        // A process that can open it can lock it: only those that may write the file.
         let writers = of_file.mode() & 0o022 | 0o200;
         let mode = Permissions::from_mode(writers | writers << 1);
         part.file.set_permissions(mode).map_err(Trouble::io("setting the permissions of", &part.path))?;
@@ -98,7 +98,7 @@ impl Sidecar {
             let raised = self.file.write_all_at(record(pass.token()).as_bytes(), 0).and_then(|()| self.file.sync_data());
             raised.map_err(Trouble::io("raising", &self.path))?;
         }
-        Ok(target.tally.judge(&target.path().to_string_lossy(), pass, seen.max(pass.token()))?)
+        Ok(target.counters.check(&target.path().to_string_lossy(), pass, seen.max(pass.token()))?)
     }
 
     fn read(&self) -> Result<Token, Error> {

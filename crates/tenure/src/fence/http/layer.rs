@@ -15,7 +15,7 @@ use super::answer::Refusal;
 use super::{Fenced, TOKEN, path};
 use crate::error::{Error, Fault};
 use crate::fence::marks::Marks;
-use crate::fence::{FenceStats, Tally};
+use crate::fence::{FenceCounters, FenceStats};
 use crate::name::{Resource, Token};
 
 /// Names what a request is about.
@@ -30,14 +30,14 @@ pub struct FenceLayer {
     resource: Chooser,
     optional: bool,
     ahead: Option<Duration>,
-    tally: Tally,
+    counters: FenceCounters,
 }
 
 impl FenceLayer {
     /// The resource of a request is its [path](super::path), and every request needs a token.
     pub fn new(marks: Arc<dyn Marks>) -> Self {
         let resource = Arc::new(|request: &Parts| Some(path(request)));
-        Self { marks, resource, optional: false, ahead: None, tally: Tally::default() }
+        Self { marks, resource, optional: false, ahead: None, counters: FenceCounters::default() }
     }
 
     /// What a request is about: requests about the same thing must give the same name. `None` lets it in without a look at its token.
@@ -47,7 +47,7 @@ impl FenceLayer {
     /// # use ::http::Method;
     /// # use tenure::fence::http::{self, FenceLayer};
     /// # let marks = Arc::new(tenure::fence::marks::MemoryMarks::default());
-    /// // Whoever only reads needs no token.
+    /// // A request that only reads needs no token.
     /// let layer = FenceLayer::new(marks).resource(|request| (request.method != Method::GET).then(|| http::path(request)));
     /// ```
     #[must_use]
@@ -76,7 +76,7 @@ impl FenceLayer {
     /// What it has let through and refused. Requests without a token are in neither number.
     #[must_use]
     pub fn stats(&self) -> FenceStats {
-        self.tally.stats()
+        self.counters.stats()
     }
 
     /// Whether a request may come in, and with what. `None`: it is not fenced.
@@ -101,7 +101,7 @@ impl FenceLayer {
                 error => Refusal::Store { transient: error.is_transient() },
             }
         })?;
-        self.tally.judge(&resource, &token, seen).map_err(Refusal::Stale)?;
+        self.counters.check(&resource, &token, seen).map_err(Refusal::Stale)?;
         Ok(Some(Fenced { resource, token }))
     }
 }
@@ -126,12 +126,12 @@ fn token_in(headers: &HeaderMap) -> Result<Option<Token>, Refusal> {
 
 impl fmt::Debug for FenceLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { marks, optional, ahead, tally, .. } = self;
+        let Self { marks, optional, ahead, counters, .. } = self;
         f.debug_struct("FenceLayer")
             .field("marks", marks)
             .field("optional", optional)
             .field("ahead", ahead)
-            .field("tally", tally)
+            .field("counters", counters)
             .finish_non_exhaustive()
     }
 }

@@ -10,21 +10,21 @@ use object_store::{
 };
 
 use super::{Error, TRIES, is_conflict, probe};
-use crate::fence::{FenceStats, Pass, Tally, decimal};
+use crate::fence::{FenceCounters, FenceStats, Pass, decimal};
 use crate::name::Token;
 
 /// Without a separator, because Azure takes only what could be a name in C#.
 const TOKEN: Attribute = Attribute::Metadata(Cow::Borrowed("tenuretoken"));
 const DELETED: Attribute = Attribute::Metadata(Cow::Borrowed("tenuredeleted"));
 
-/// Objects that keep the largest token in their metadata, and are replaced only if nobody else was there since they were looked at.
+/// Objects that keep the largest token in their metadata, and are replaced only if they have not changed since they were read.
 ///
 /// Others read them as they are; a deleted one is empty to them. An object that is there without a token is left alone: what wrote
 /// it does not know of the fence, and would not heed it the next time either.
 #[derive(Debug, Clone)]
 pub struct InPlace {
     store: Arc<dyn ObjectStore>,
-    tally: Tally,
+    counters: FenceCounters,
 }
 
 /// What is there, as far as a writer needs to know.
@@ -37,17 +37,17 @@ impl InPlace {
     /// Tries out, with an object below `scratch` that goes away again, whether the store keeps the promises that this rests on, and
     /// refuses it otherwise.
     ///
-    /// Plain S3 is refused: the ETag of an object is made from its content there, so that somebody who has written the same content
+    /// Plain S3 is refused: the ETag of an object is made from its content there, so that a writer of the same content
     /// with a larger token cannot be seen in it.
     pub async fn open(store: Arc<dyn ObjectStore>, scratch: &Path) -> Result<Self, Error> {
         probe::check(&*store, scratch).await?;
-        Ok(Self { store, tally: Tally::default() })
+        Ok(Self { store, counters: FenceCounters::default() })
     }
 
     /// What it has let through and refused. Clones count together.
     #[must_use]
     pub fn stats(&self) -> FenceStats {
-        self.tally.stats()
+        self.counters.stats()
     }
 
     /// Writes an object. May be repeated.
@@ -70,15 +70,15 @@ impl InPlace {
             tries -= 1;
             let mode = match self.look(location).await? {
                 Some(Seen { token, .. }) if token > pass.token() => {
-                    return Ok(self.tally.judge(location.as_ref(), pass, token)?);
+                    return Ok(self.counters.check(location.as_ref(), pass, token)?);
                 }
                 Some(Seen { version, .. }) => PutMode::Update(version),
                 None => PutMode::Create,
             };
             let options = PutOptions { mode, attributes: attributes.clone(), ..PutOptions::default() };
             match self.store.put_opts(location, payload.clone(), options).await {
-                Ok(_) => return Ok(self.tally.judge(location.as_ref(), pass, pass.token())?),
-                // Looked at again, because who was there may have a larger token.
+                Ok(_) => return Ok(self.counters.check(location.as_ref(), pass, pass.token())?),
+                // Read again: the other writer may have a larger token.
                 Err(error) if is_conflict(&error) && tries > 0 => {}
                 Err(error) => return Err(Error::Store(error)),
             }

@@ -7,18 +7,18 @@ use object_store::path::Path;
 use object_store::{Error as StoreError, GetResult, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 
 use super::{Error, TRIES};
-use crate::fence::{FenceStats, Pass, Tally, decimal};
+use crate::fence::{FenceCounters, FenceStats, Pass, decimal};
 use crate::name::Token;
 
 /// Objects of which each write makes a new version, `location/token-number`, with as many digits always, so that the order of names is the
-/// order of tokens. Whoever comes too late can add nothing that would be read.
+/// order of tokens. A stale writer can add no version that would be read.
 ///
 /// Old versions stay until they are [pruned](Self::prune). Who reads without this must take the last name in the list, and take one
 /// that ends in `.gone` for a deletion. Names that are not of this form are overlooked.
 #[derive(Debug, Clone)]
 pub struct Versions {
     store: Arc<dyn ObjectStore>,
-    tally: Tally,
+    counters: FenceCounters,
 }
 
 /// A version, as its name says. In order: of two with the same numbers the deletion is the later one.
@@ -50,19 +50,19 @@ impl Name {
 impl Versions {
     /// On any store.
     pub fn new(store: Arc<dyn ObjectStore>) -> Self {
-        Self { store, tally: Tally::default() }
+        Self { store, counters: FenceCounters::default() }
     }
 
     /// What it has let through and refused. Clones count together.
     #[must_use]
     pub fn stats(&self) -> FenceStats {
-        self.tally.stats()
+        self.counters.stats()
     }
 
     /// Writes a version. May be repeated, and is another version with the same content then.
     ///
-    /// `Ok` says that the version was written, and was the last one when this looked after it. Somebody who came with a larger token
-    /// in between makes it [`Stale`](crate::fence::Stale): then it is there, and nobody reads it.
+    /// `Ok` says that the version was written, and was the last one when this looked after it. A writer with a larger token
+    /// in between makes it [`Stale`](crate::fence::Stale): then it is there, and is never read.
     pub async fn put(&self, location: &Path, payload: PutPayload, pass: &dyn Pass) -> Result<(), Error> {
         self.add(location, payload, false, pass).await
     }
@@ -110,7 +110,7 @@ impl Versions {
             tries -= 1;
             let last = self.names_from(location, token).await?.into_iter().max();
             if let Some(last) = last.filter(|last| last.token > token) {
-                return Ok(self.tally.judge(location.as_ref(), pass, last.token)?);
+                return Ok(self.counters.check(location.as_ref(), pass, last.token)?);
             }
             let Some(number) = last.map_or(Some(0), |last| last.number.checked_add(1)) else {
                 let asked = format!("another version of {location} with token {token}");
@@ -119,10 +119,10 @@ impl Versions {
             let name = Name { token, number, gone };
             match self.store.put_opts(&name.at(location), payload.clone(), PutOptions::from(PutMode::Create)).await {
                 Ok(_) => {
-                    // Between the look and the write somebody may have come who will never see this.
+                    // Another writer may have come between the read and the write, and will not see this version.
                     let last = self.names_from(location, token).await?.into_iter().max();
                     let seen = last.map_or(token, |last| last.token.max(token));
-                    return Ok(self.tally.judge(location.as_ref(), pass, seen)?);
+                    return Ok(self.counters.check(location.as_ref(), pass, seen)?);
                 }
                 Err(StoreError::AlreadyExists { .. }) if tries > 0 => {}
                 Err(error) => return Err(Error::Store(error)),

@@ -11,8 +11,11 @@ use super::{FENCE, MORE, Source, millis, names, run};
 use crate::backends::redis::fault::sort;
 use crate::error::{Error, Fault, Result};
 use crate::fence::decimal;
-use crate::fence::marks::{Marks, PATIENCE};
+use crate::fence::marks::Marks;
 use crate::name::Token;
+
+/// How long the server may take to answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 static RAISE: LazyLock<Source> = LazyLock::new(|| Source::new(&[MORE, FENCE, include_str!("scripts/raise.lua")]));
 
@@ -31,7 +34,7 @@ impl<C: ConnectionLike + Clone> RedisMarks<C> {
         Self { connection, forget_after: None }
     }
 
-    /// Forgets the mark of a resource that nobody has come for so long. **What is forgotten is not refused**; see
+    /// Forgets the mark of a resource that was not written for so long. **What is forgotten is not refused**; see
     /// [`RedisFence::forget_after`](super::RedisFence::forget_after).
     #[must_use]
     pub fn forget_after(self, idle: Duration) -> Self {
@@ -46,8 +49,8 @@ impl<C: ConnectionLike + Clone + Send + Sync> Marks for RedisMarks<C> {
         let idle = self.forget_after.map_or(Ok(0), |idle| millis("forget_after", idle))?;
         let args = [decimal(token)?.into_bytes(), idle.to_string().into_bytes()];
         let key = names::mark_of(resource);
-        let reply = tokio::time::timeout(PATIENCE, run(&self.connection, &RAISE, &[&key], &args)).await;
-        let late = |_| Error::unavailable("redis", doing(), Fault::Timeout, format!("no answer within {PATIENCE:?}"));
+        let reply = tokio::time::timeout(TIMEOUT, run(&self.connection, &RAISE, &[&key], &args)).await;
+        let late = |_| Error::unavailable("redis", doing(), Fault::Timeout, format!("no answer within {TIMEOUT:?}"));
         let reply: Vec<String> = reply.map_err(late)?.map_err(|e| sort(&doing(), &e))?;
         let seen = reply.first().and_then(|seen| seen.parse().ok());
         seen.ok_or_else(|| Error::backend("redis", doing(), Fault::Protocol, "the answer has another form than expected"))

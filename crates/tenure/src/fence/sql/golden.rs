@@ -1,7 +1,8 @@
 //! The text of every statement, as each dialect has it.
 
-use super::{Ddl, Dialect, FenceTable, Identifier, Statement, Update, Value};
+use super::{Ddl, Dialect, FenceTable, Statement, Update, Value};
 use crate::name::Token;
+use crate::sql::Identifier;
 
 fn on_all<T>(make: impl Fn(Dialect) -> T) -> [T; 3] {
     Dialect::ALL.map(make)

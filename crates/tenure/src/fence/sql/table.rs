@@ -1,10 +1,13 @@
 //! The table form: a mark per resource, raised in the transaction that writes.
 
-use super::fragment::Writer;
-use super::{Dialect, Identifier, Statement, number};
+use async_trait::async_trait;
+
+use super::{Dialect, Statement};
 use crate::error::{Error, Result};
-use crate::fence::{FenceStats, Tally};
+use crate::fence::marks::Marks;
+use crate::fence::{FenceCounters, FenceStats};
 use crate::name::{Resource, Token};
+use crate::sql::{Columns, Driver, Identifier, Operation, Table, Writer, number, token, whole};
 
 /// A table of marks: one row per resource, with the largest token that it has seen.
 ///
@@ -15,12 +18,12 @@ use crate::name::{Resource, Token};
 #[derive(Debug, Clone)]
 pub struct FenceTable {
     pub(super) name: Identifier,
-    pub(crate) tally: Tally,
+    counters: FenceCounters,
 }
 
 impl Default for FenceTable {
     fn default() -> Self {
-        Self { name: Identifier::word("tenure_fences"), tally: Tally::default() }
+        Self { name: Identifier::word("tenure_fences"), counters: FenceCounters::default() }
     }
 }
 
@@ -39,11 +42,11 @@ impl FenceTable {
     /// What it has let through and refused.
     #[must_use]
     pub fn stats(&self) -> FenceStats {
-        self.tally.stats()
+        self.counters.stats()
     }
 
     /// The statements that raise a resource's mark, to be run in order in the transaction that writes. The last one returns one row
-    /// with one whole number, the largest token seen: [`judge`](Tally::judge) compares it. Roll back if that says stale.
+    /// with one whole number, the largest token seen: [`FenceCounters::check`] compares it. Roll back if it is stale.
     ///
     /// Run them first: under `REPEATABLE READ`, MySQL shows what was read before them as it was before they waited for others.
     pub fn raise(&self, dialect: Dialect, resource: &str, token: Token) -> Result<Vec<Statement>> {
@@ -77,9 +80,45 @@ impl FenceTable {
         }
     }
 
-    /// Counts, and says whether a write may go on. See [`raise`](Self::raise).
+    /// The counters of this fence. They check what [`raise`](Self::raise) returned.
     #[must_use]
-    pub fn tally(&self) -> &Tally {
-        &self.tally
+    pub fn counters(&self) -> &FenceCounters {
+        &self.counters
+    }
+
+    fn operation(&self) -> Operation<'_> {
+        Operation { what: "raising a mark", table: Table::Marks(self.name()) }
+    }
+
+    /// The token in the row that [`raise`](Self::raise) returned.
+    pub(super) fn largest(&self, dialect: Dialect, row: Option<Columns>) -> Result<Token> {
+        let seen = row.as_deref().and_then(whole).map(|[seen]| token(seen));
+        // Only a trigger can take a row away that was just written.
+        seen.ok_or_else(|| self.operation().wrong_table(dialect, "the mark that was written is not there as a whole number"))
+    }
+}
+
+/// [`Marks`] in a table, over a driver.
+#[derive(Debug)]
+pub struct SqlMarks<D> {
+    driver: D,
+    table: FenceTable,
+}
+
+impl<D: Driver> SqlMarks<D> {
+    /// In that table, which exists already.
+    ///
+    /// **In a table of their own**: a handler that lets its transaction pass at the same row keeps the layer waiting for it.
+    pub fn over(driver: D, table: FenceTable) -> Self {
+        Self { driver, table }
+    }
+}
+
+#[async_trait]
+impl<D: Driver> Marks for SqlMarks<D> {
+    async fn raise(&self, resource: &str, seen: Token) -> Result<Token> {
+        let dialect = self.driver.dialect();
+        let statements = self.table.raise(dialect, resource, seen)?;
+        self.table.largest(dialect, self.driver.read(self.table.operation(), statements).await?)
     }
 }

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use super::fragment::{Fragment, Writer};
-use super::{Binds, Dialect, Identifier, Statement, number, token};
+use super::{Binds, Dialect, Statement};
 use crate::error::{Error, Result};
-use crate::fence::{self, Pass, Tally};
+use crate::fence::{self, FenceCounters, Pass};
+use crate::sql::{Fragment, Identifier, Writer, number, token};
 
 /// An `UPDATE` of one row that is fenced by columns of that row.
 ///
@@ -23,7 +23,7 @@ pub struct Update<'a> {
     only_if: Option<Fragment>,
     fence: Option<(String, &'a dyn Pass)>,
     lease: Option<(String, i64)>,
-    tally: Tally,
+    counters: FenceCounters,
 }
 
 /// What an update did that was not refused.
@@ -50,7 +50,7 @@ impl<'a> Update<'a> {
     /// Of this table.
     pub fn of(table: &str) -> Self {
         let table = table.to_owned();
-        Self { table, set: Vec::new(), key: None, only_if: None, fence: None, lease: None, tally: Tally::default() }
+        Self { table, set: Vec::new(), key: None, only_if: None, fence: None, lease: None, counters: FenceCounters::default() }
     }
 
     /// What is set: `column = expression`, once or several times.
@@ -74,7 +74,7 @@ impl<'a> Update<'a> {
     /// Refuses the write if this column holds a larger token, and keeps the token there otherwise.
     ///
     /// **A column of 64-bit whole numbers**, as `tenure fence ddl` makes it: one that keeps less of a token (`INT` where the server is
-    /// not strict, `FLOAT`) keeps nobody out.
+    /// not strict, `FLOAT`) refuses no write.
     pub fn fenced(mut self, column: &str, pass: &'a dyn Pass) -> Self {
         self.fence = Some((column.to_owned(), pass));
         self
@@ -89,8 +89,8 @@ impl<'a> Update<'a> {
     }
 
     /// Where this write is counted.
-    pub fn counted(mut self, tally: &Tally) -> Self {
-        self.tally = tally.clone();
+    pub fn counted(mut self, counters: &FenceCounters) -> Self {
+        self.counters = counters.clone();
         self
     }
 
@@ -166,12 +166,12 @@ impl<'a> Update<'a> {
     ///
     /// Rows that are *met* count, also those that are what they should be already. MySQL counts only those that changed, unless its
     /// client wants them found (`CLIENT_FOUND_ROWS`).
-    pub fn judge<E>(&self, met: u64, probe: Option<Probe>) -> Result<Effect, fence::Error<E>> {
-        let Self { table, tally, .. } = self;
-        match met {
+    pub fn check<E>(&self, matched: u64, probe: Option<Probe>) -> Result<Effect, fence::Error<E>> {
+        let Self { table, counters, .. } = self;
+        match matched {
             0 => {}
             1 => {
-                tally.accepted();
+                counters.accepted();
                 return Ok(Effect::Written);
             }
             n => {
@@ -183,10 +183,10 @@ impl<'a> Update<'a> {
         if let Some((_, pass)) = self.fence
             && token(fence) > pass.token()
         {
-            tally.judge(table, pass, token(fence))?;
+            counters.check(table, pass, token(fence))?;
         }
         match (&self.lease, &self.only_if) {
-            (Some((_, read)), _) if lease != *read => Err(tally.overtaken(table, *read, lease).into()),
+            (Some((_, read)), _) if lease != *read => Err(counters.overtaken(table, *read, lease).into()),
             (_, Some(_)) => Ok(Effect::Unmet),
             // It has come only since.
             (_, None) => Ok(Effect::NoSuchRow),
@@ -208,7 +208,7 @@ fn column(dialect: Dialect, name: &str) -> Result<String> {
     Ok(Identifier::column(name)?.quoted(dialect))
 }
 
-/// A column without a number is one that nobody has written to.
+/// A column that is NULL was never written to.
 fn number_in(column: &str) -> String {
     format!("coalesce({column}, 0)")
 }

@@ -4,13 +4,13 @@ use super::{Binds, Dialect, Statement, Value};
 use crate::error::{Error, Result};
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Fragment {
+pub(crate) struct Fragment {
     text: String,
     binds: Vec<Value>,
 }
 
 impl Fragment {
-    pub(super) fn new(text: &str, binds: impl Binds) -> Self {
+    pub(crate) fn new(text: &str, binds: impl Binds) -> Self {
         Self { text: text.to_owned(), binds: binds.values() }
     }
 }
@@ -42,7 +42,7 @@ impl Writer {
     }
 
     /// `?` outside of quotes is a placeholder, `??` the character itself (an operator in PostgreSQL).
-    pub(super) fn fragment(&mut self, fragment: &Fragment) -> Result<&mut Self> {
+    pub(crate) fn fragment(&mut self, fragment: &Fragment) -> Result<&mut Self> {
         let mut binds = fragment.binds.iter();
         let mut quote = None;
         let mut chars = fragment.text.chars().peekable();
