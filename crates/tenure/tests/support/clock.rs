@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tempfile::NamedTempFile;
 
-const SOURCE: &str = include_str!("../../../tenure-cli/src/cmd/lab/clock_shim.c");
+const SOURCE: &str = include_str!("../../../tenure-lab/src/clock_shim.c");
 
 /// How wrong the clocks of a server are. Many servers may share it.
 #[derive(Debug)]
