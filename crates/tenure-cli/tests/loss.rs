@@ -1,9 +1,8 @@
 //! What happens to the program when its lock goes.
 
-mod support;
-
 use rustix::process::Signal;
-use support::{Store, is_dead, text, until_true};
+use tenure_testkit::command::{Store, is_dead, text};
+use tenure_testkit::eventually;
 
 #[test]
 fn breaking_the_lock_stops_the_program_in_good_order() {
@@ -27,7 +26,7 @@ fn breaking_the_lock_kills_a_whole_group_that_does_not_listen() {
     let (pid, other) = (store.pid("pid"), store.pid("other"));
     assert!(store.output(["break", "x"]).status.success());
     assert_eq!(run.end().0, Some(76));
-    until_true("the end of both", || is_dead(pid) && is_dead(other));
+    eventually("the end of both", || is_dead(pid) && is_dead(other));
 }
 
 #[test]
@@ -39,7 +38,7 @@ fn what_the_program_leaves_behind_is_killed_too_when_the_lock_is_lost() {
     let (pid, other) = (store.pid("pid"), store.pid("other"));
     assert!(store.output(["break", "x"]).status.success());
     assert_eq!(run.end().0, Some(76));
-    until_true("the end of both", || is_dead(pid) && is_dead(other));
+    eventually("the end of both", || is_dead(pid) && is_dead(other));
 }
 
 #[test]
@@ -65,11 +64,11 @@ fn a_program_whose_lock_ran_out_while_tenure_stood_still_is_killed() {
     let run = store.start(["run", "--lease", "500ms", "x", "--", "sh", "-c", script]);
     let pid = store.pid("pid");
     run.signal(Signal::STOP);
-    until_true("the end of the lease", || !store.is_held("x"));
+    eventually("the end of the lease", || !store.is_held("x"));
     run.signal(Signal::CONT);
     let (code, stderr) = run.end();
     assert_eq!(code, Some(76), "{stderr}");
-    until_true("the end of the program", || is_dead(pid));
+    eventually("the end of the program", || is_dead(pid));
 }
 
 #[test]
@@ -93,7 +92,7 @@ fn a_program_that_outlives_many_leases_keeps_its_lock() {
     let mut run = command.stdin(std::process::Stdio::piped()).spawn().expect("starts");
     let token = store.written("token");
     let since = std::time::Instant::now();
-    until_true("several leases", || {
+    eventually("several leases", || {
         assert_eq!(store.json(["who", "x", "--json"])["holders"][0]["token"], token.as_str());
         since.elapsed() > std::time::Duration::from_secs(5)
     });

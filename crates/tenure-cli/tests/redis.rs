@@ -1,18 +1,14 @@
 //! The command on a real Redis server.
 
-#[path = "../../tenure/tests/support/mod.rs"]
-mod servers;
-mod support;
-
 use std::process::{Command, Output};
 
-use servers::{Needs, RedisServer, Test, signal};
-use support::{Running, Store, text};
+use tenure_testkit::command::{Running, Store, text};
+use tenure_testkit::{Needs, RedisServer, Signal, Test, signal};
 
 const PASSWORD: &str = "canary-5ecret";
 
 fn main() {
-    servers::run(vec![
+    tenure_testkit::run(vec![
         Test::new("a_program_runs_under_a_lock_on_redis", Needs::Redis, a_program_runs_under_a_lock_on_redis),
         Test::new("a_hung_server_stops_the_program_in_time", Needs::Redis, a_hung_server_stops_the_program_in_time),
         Test::new("a_killed_server_is_unreachable", Needs::Redis, a_killed_server_is_unreachable),
@@ -67,7 +63,7 @@ fn a_hung_server_stops_the_program_in_time() {
     let script = "trap 'echo bye > got; exit 0' TERM; echo > ready; while :; do sleep 0.05; done";
     let run = start(&server, &store, &["run", "--lease", "3s", "x", "--", "sh", "-c", script]);
     store.written("ready");
-    signal(server.pid(), "STOP");
+    signal(server.pid(), Signal::STOP);
     assert_eq!(store.written("got"), "bye");
     let (code, stderr) = run.end();
     assert_eq!(code, Some(76), "{stderr}");

@@ -1,23 +1,20 @@
 //! What a lock at a majority of several servers costs beside one at a single server, healthy and with two of five silent, all in
 //! one run. `cargo bench -p tenure --bench quorum`
 
-#[path = "../tests/support/mod.rs"]
-mod support;
-
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use support::cable::Cable;
-use support::quorum::QuorumSet;
 use tenure::Locker;
+use tenure_testkit::cable::Cable;
+use tenure_testkit::quorum::QuorumSet;
 
 const ROUNDS: usize = 3000;
 const HAND_OVERS: usize = 500;
 const OPTIONS: &str = "?quarantine=off";
 
 fn main() {
-    if !support::installed(&support::server::program()) {
+    if !tenure_testkit::installed(&tenure_testkit::server::program()) {
         println!("SKIPPED: no redis-server is installed");
         return;
     }

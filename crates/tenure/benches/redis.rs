@@ -1,20 +1,17 @@
 //! What a lock on Redis costs beside a bare round trip, and how fast a release wakes another process: tracking against
 //! pub/sub, all in one run on one server. `cargo bench -p tenure --bench redis`
 
-#[path = "../tests/support/mod.rs"]
-mod support;
-
 use std::time::{Duration, Instant};
 
 use redis::{AsyncConnectionConfig, cmd};
-use support::RedisServer;
 use tenure::Locker;
+use tenure_testkit::RedisServer;
 
 const ROUNDS: usize = 3000;
 const HAND_OVERS: usize = 1000;
 
 fn main() {
-    if !support::installed(&support::server::program()) {
+    if !tenure_testkit::installed(&tenure_testkit::server::program()) {
         println!("SKIPPED: no redis-server is installed");
         return;
     }

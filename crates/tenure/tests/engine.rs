@@ -1,8 +1,5 @@
 //! What the engine promises whatever the store: time, executors, drops, limits, what it tells of itself.
 
-#[path = "support/bare.rs"]
-mod bare;
-
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +11,7 @@ use tenure::clock::Clock;
 use tenure::{Error, Guard, HoldState, Locker, LostReason, Owner};
 use tokio::runtime::Handle;
 
-use bare::block_on;
+use tenure_testkit::bare::block_on;
 
 const LEASE: Duration = Duration::from_secs(30);
 

@@ -1,7 +1,5 @@
 //! Fences in databases: what holds is the same in PostgreSQL, MariaDB and SQLite.
 
-mod support;
-
 mod fence_sql_cases {
     pub(crate) mod column;
     pub(crate) mod marks;
@@ -23,8 +21,8 @@ mod fence_tokio_postgres;
 
 use fence_sql_cases::session::Place;
 use fence_sql_cases::{column, marks, names, own, races, table};
-use support::locker::block_on;
-use support::{Needs, Test, mariadb, postgres};
+use tenure_testkit::locker::block_on;
+use tenure_testkit::{Needs, Test, mariadb, postgres};
 
 macro_rules! on_all_databases {
     ($($module:ident: $($name:ident)*;)*) => {{
@@ -138,5 +136,5 @@ fn main() {
         ("diesel_runs_the_statements", own::diesel_runs_the_statements),
     ];
     tests.extend(drivers.map(|(name, run)| Test::new(format!("drivers::{name}"), Needs::Drivers, run)));
-    support::run(tests);
+    tenure_testkit::run(tests);
 }

@@ -13,7 +13,7 @@ use tenure::fence::sql::{Ddl, Dialect, Effect, FenceTable, Update};
 use tenure::fence::{self, Pass, mysql, postgres, sqlite};
 use tokio_postgres::NoTls;
 
-use crate::support::{Needs, database, mariadb};
+use tenure_testkit::{Needs, database, mariadb};
 
 /// A database's own words.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Place {
     /// With a table of marks, and a table with a row that has both columns: `stock (id, units, fence, lease)` = `(1, 10, 0, 0)`.
     pub(crate) async fn new(dialect: Dialect) -> Self {
         let url = match dialect {
-            Dialect::Postgres => crate::support::postgres::database(),
+            Dialect::Postgres => tenure_testkit::postgres::database(),
             Dialect::Mysql => mariadb::database(),
             Dialect::Sqlite => database::file(),
         };
@@ -122,7 +122,7 @@ impl Place {
 
     pub(crate) async fn open(&self) -> Session {
         match self.dialect {
-            Dialect::Postgres => Session::Postgres(crate::support::postgres::connect(&self.url).await),
+            Dialect::Postgres => Session::Postgres(tenure_testkit::postgres::connect(&self.url).await),
             Dialect::Mysql => Session::Mysql(mariadb::connect(&self.url).await),
             Dialect::Sqlite => {
                 let mut conn = rusqlite::Connection::open(&self.url).expect("opened");

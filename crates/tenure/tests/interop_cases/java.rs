@@ -4,8 +4,8 @@ use super::kinds::{FAIR, FENCED, JAVA_READS, Kind, LOCK, PERMIT, RUST_READS, SEM
 use super::place::{Place, Site};
 use super::process::Holder;
 use super::{crowd, fair, permits, rwlock, sees};
-use crate::support::locker::{block_on, connect, must};
-use crate::support::peer::Actor;
+use tenure_testkit::locker::{block_on, connect, must};
+use tenure_testkit::peer::Actor;
 
 pub(crate) type Case = (&'static str, fn(Place, Kind));
 

@@ -6,7 +6,7 @@ use super::java::{Case, SHORT, name, url};
 use super::kinds::Kind;
 use super::place::Place;
 use super::process::Holder;
-use crate::support::locker::{block_on, connect, must};
+use tenure_testkit::locker::{block_on, connect, must};
 
 pub(crate) const CASES: &[Case] = &[
     ("several_at_once_pass_between_both", several_at_once_pass_between_both),

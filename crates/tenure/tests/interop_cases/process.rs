@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::java::ROWS;
 use super::kinds::Kind;
-use crate::support::locker::{block_on, connect};
+use tenure_testkit::locker::{block_on, connect};
 
 const KIND: &str = "TENURE_TEST_HOLDS";
 

@@ -9,7 +9,7 @@ use tenure::fence::sql::Dialect;
 use tenure::once::{Claimed, Done, OnceClaim, OnceTable, Ticket, mysql, postgres, sqlite};
 
 use super::shelf::Address;
-use crate::support::{mariadb, postgres as server};
+use tenure_testkit::{mariadb, postgres as server};
 
 /// A connection.
 pub(crate) enum Session {

@@ -11,8 +11,8 @@ use tenure::fence::sql::{Ddl, Dialect};
 use tenure::once::{Ledger, MemoryRecords, MysqlRecords, OnceTable, PostgresRecords, Records, RedisRecords, SqliteRecords};
 use tokio_postgres::NoTls;
 
-use crate::support::locker::connect;
-use crate::support::{Needs, RedisServer, database, mariadb, postgres};
+use tenure_testkit::locker::connect;
+use tenure_testkit::{Needs, RedisServer, database, mariadb, postgres};
 
 /// A kind of record store.
 #[derive(Clone, Copy)]

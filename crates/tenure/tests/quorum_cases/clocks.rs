@@ -8,10 +8,10 @@ use tenure::backend::Standing;
 use tokio::runtime::Handle;
 
 use super::common::{Client, LEASE, LONG, OPTIONS, nothing_is_left, write};
-use crate::support::eventually;
-use crate::support::fenced::Fenced;
-use crate::support::locker::{block_on, must};
-use crate::support::quorum::QuorumSet;
+use tenure_testkit::eventually;
+use tenure_testkit::fenced::Fenced;
+use tenure_testkit::locker::{block_on, must};
+use tenure_testkit::quorum::QuorumSet;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use redis::cmd;
 use tenure::{Error, Fault, Locker, RetryPolicy};
 
-use crate::support::locker::{block_on, connect};
-use crate::support::{RedisServer, eventually};
+use tenure_testkit::locker::{block_on, connect};
+use tenure_testkit::{RedisServer, eventually};
 
 const CANARY: &str = "s3cr3t-canary";
 

@@ -10,17 +10,20 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::server::{directory, free_port};
-use super::{installed, signal, within};
+use tenure_lab::process::is_installed;
+use tenure_lab::resources::free_port;
+
+use crate::server::directory;
+use crate::{Signal, signal, within};
 
 /// What runs, where its files are, and the signal by which it ends at once without leaving anything behind.
-static STARTED: Mutex<Vec<(Child, PathBuf, &str)>> = Mutex::new(Vec::new());
+static STARTED: Mutex<Vec<(Child, PathBuf, Signal)>> = Mutex::new(Vec::new());
 
 /// Directories without a server.
 static FILES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// Ends all. They live in statics, which nobody drops.
-pub(crate) fn end_all() {
+pub fn end_all() {
     for (mut child, dir, farewell) in STARTED.lock().expect("not poisoned").drain(..) {
         signal(child.id(), farewell);
         if within(Duration::from_secs(5), || child.try_wait().expect("asked")).is_none() {
@@ -35,10 +38,10 @@ pub(crate) fn end_all() {
 }
 
 /// How a kind of server is prepared and started.
-pub(super) trait Kind {
+pub trait Kind {
     /// Its name, and the signal that ends it.
     const NAME: &str;
-    const FAREWELL: &str;
+    const FAREWELL: Signal;
     /// Writes its first files.
     fn prepare(dir: &Path) -> Command;
     fn start(dir: &Path, port: u16) -> Command;
@@ -46,7 +49,7 @@ pub(super) trait Kind {
 }
 
 /// Starts one that runs until [`end_all`], and returns its port.
-pub(super) fn start<K: Kind>() -> u16 {
+pub fn start<K: Kind>() -> u16 {
     let dir = directory();
     let user = user();
     if let Some(user) = user {
@@ -81,9 +84,9 @@ pub(super) fn start<K: Kind>() -> u16 {
 }
 
 /// A program on the path, or in a directory.
-pub(super) fn find(program: &str, dir: &Path) -> Option<PathBuf> {
+pub fn find(program: &str, dir: &Path) -> Option<PathBuf> {
     let there = dir.join(program);
-    installed(program).then(|| program.into()).or_else(|| there.exists().then_some(there))
+    is_installed(program).then(|| program.into()).or_else(|| there.exists().then_some(there))
 }
 
 /// Databases refuse to run as root, for whom this is nobody.
@@ -93,19 +96,19 @@ fn user() -> Option<u32> {
 }
 
 /// The name of a database that no other test has.
-pub(super) fn fresh_name() -> String {
+pub fn fresh_name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Waits for something in or outside of async code.
-pub(super) fn wait_for<T: Send>(work: impl Future<Output = T> + Send) -> T {
+pub fn wait_for<T: Send>(work: impl Future<Output = T> + Send) -> T {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     std::thread::scope(|scope| scope.spawn(|| runtime().block_on(work)).join().expect("no panic"))
 }
 
 /// The path of a new SQLite file, which goes with all else.
-pub(crate) fn file() -> String {
+pub fn file() -> String {
     static DIRECTORY: LazyLock<PathBuf> = LazyLock::new(|| {
         let dir = TempDir::keep(directory());
         FILES.lock().expect("not poisoned").push(dir.clone());
@@ -115,6 +118,6 @@ pub(crate) fn file() -> String {
 }
 
 /// A program of `examples/drivers`, if that was built.
-pub(crate) fn driver(name: &str) -> PathBuf {
+pub fn driver(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "../../target/drivers/debug", name].iter().collect()
 }

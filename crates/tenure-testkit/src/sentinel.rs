@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use redis::{Connection, cmd};
 
-use super::server::{Login, RedisServer, Setup};
-use super::{eventually, until, within};
+use crate::server::{Login, RedisServer, Setup, start, start_all};
+use crate::{eventually, until, within};
 
 /// The name under which the sentinels know the master.
 const NAME: &str = "mymaster";
@@ -17,43 +17,43 @@ const NAME: &str = "mymaster";
 const PACE: &str = "publish-period 200 ask-period 200 ping-period 500 info-period 500 tilt-period 500";
 
 #[derive(Debug)]
-pub(crate) struct SentinelSet {
-    pub(crate) servers: Vec<RedisServer>,
-    pub(crate) sentinels: Vec<Sentinel>,
+pub struct SentinelSet {
+    pub servers: Vec<RedisServer>,
+    pub sentinels: Vec<Sentinel>,
     tls: bool,
 }
 
 impl SentinelSet {
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self::with(&[])
     }
 
-    pub(crate) fn with(server_args: &[&str]) -> Self {
+    pub fn with(server_args: &[&str]) -> Self {
         Self::of(Setup::default().args(server_args), Setup::default())
     }
 
     /// The servers let one user in, the sentinels another.
-    pub(crate) fn with_logins(servers: Login, sentinels: Login) -> Self {
+    pub fn with_logins(servers: Login, sentinels: Login) -> Self {
         Self::of(Setup::default().login(servers), Setup::default().login(sentinels))
     }
 
     /// All speak only TLS.
-    pub(crate) fn with_tls(certificates: &Path) -> Self {
+    pub fn with_tls(certificates: &Path) -> Self {
         Self::of(Setup::default().tls(certificates), Setup::default().tls(certificates))
     }
 
-    pub(crate) fn of(servers: Setup, sentinels: Setup) -> Self {
+    pub fn of(servers: Setup, sentinels: Setup) -> Self {
         let tls = sentinels.tls;
-        let mut all = vec![servers.start()];
+        let mut all = vec![start(&servers)];
         let port = all[0].port;
         let replica = servers.clone().lines(&[&format!("replicaof 127.0.0.1 {port}")]);
-        all.extend(Setup::start_all(&[&replica, &replica]));
+        all.extend(start_all(&[&replica, &replica]));
         // A sentinel that meets a master without replicas would not look again for a while.
         for replica in &all[1..] {
             eventually("the replica is online", || replica.follows(&all[0]));
         }
         let sentinel = watching(sentinels, port, servers.login);
-        let sentinels = Setup::start_all(&[&sentinel; 3]).into_iter().map(Sentinel::new).collect();
+        let sentinels = start_all(&[&sentinel; 3]).into_iter().map(Sentinel::new).collect();
         let set = Self { servers: all, sentinels, tls };
         for sentinel in &set.sentinels {
             eventually("the sentinel knows the other sentinels", || sentinel.has_quorum_of_three());
@@ -63,13 +63,13 @@ impl SentinelSet {
     }
 
     /// Without a login and without options.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         let hosts: Vec<String> = self.sentinels.iter().map(|s| format!("127.0.0.1:{}", s.port)).collect();
         format!("{}+sentinel://{}/{NAME}", if self.tls { "rediss" } else { "redis" }, hosts.join(","))
     }
 
     /// Which server the sentinels name now, by the majority of those that live.
-    pub(crate) fn master(&self) -> usize {
+    pub fn master(&self) -> usize {
         until("the sentinels agree on a master", || self.agreed())
     }
 
@@ -89,7 +89,7 @@ impl SentinelSet {
     }
 
     /// Waits until all other living servers follow the master and the sentinels know; says which it is.
-    pub(crate) fn settled(&self) -> usize {
+    pub fn settled(&self) -> usize {
         until("the servers follow one master", || {
             let master = self.agreed()?;
             let living: Vec<&RedisServer> = self.servers.iter().filter(|s| s.if_alive().is_some()).collect();
@@ -100,14 +100,14 @@ impl SentinelSet {
     }
 
     /// Kills the master once all follow it, and says which it was.
-    pub(crate) fn kill_master(&mut self) -> usize {
+    pub fn kill_master(&mut self) -> usize {
         let master = self.settled();
         self.servers[master].kill();
         master
     }
 
     /// Waits until another server is the master, and two sentinels say so.
-    pub(crate) fn promoted(&self, old: usize) -> usize {
+    pub fn promoted(&self, old: usize) -> usize {
         until("another server is promoted", || self.successor(old))
     }
 
@@ -118,7 +118,7 @@ impl SentinelSet {
     }
 
     /// Has a sentinel promote another server, and waits for it. The old master takes a while to learn of it.
-    pub(crate) fn failover(&self) -> usize {
+    pub fn failover(&self) -> usize {
         until("a sentinel promotes another server", || {
             let old = self.settled();
             let mut raw = self.sentinels.iter().find_map(|s| s.server.if_alive())?;
@@ -154,9 +154,9 @@ fn watching(setup: Setup, port: u16, master_login: Option<Login>) -> Setup {
 }
 
 #[derive(Debug)]
-pub(crate) struct Sentinel {
+pub struct Sentinel {
     server: RedisServer,
-    pub(crate) port: u16,
+    pub port: u16,
 }
 
 impl Sentinel {
@@ -170,20 +170,20 @@ impl Sentinel {
         cmd("SENTINEL").arg("DEBUG").arg(PACE.split(' ').collect::<Vec<_>>()).query::<()>(&mut self.raw()).expect("set");
     }
 
-    pub(crate) fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.server.pid()
     }
 
-    pub(crate) fn raw(&self) -> Connection {
+    pub fn raw(&self) -> Connection {
         self.server.raw()
     }
 
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         self.server.kill();
     }
 
     /// Starts it again after [`kill`](Self::kill), with what it wrote down.
-    pub(crate) fn restart(&mut self) {
+    pub fn restart(&mut self) {
         self.server.restart();
         self.set_pace();
     }

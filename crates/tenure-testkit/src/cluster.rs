@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use redis::{Connection, cmd};
 
-use super::server::{Login, RedisServer, Setup};
-use super::{eventually, until, within};
+use crate::server::{Login, RedisServer, Setup, start, start_all};
+use crate::{eventually, until, within};
 
 const MASTERS: usize = 3;
 const SLOTS: [(u16, u16); MASTERS] = [(0, 5460), (5461, 10922), (10923, 16383)];
 const NODE_TIMEOUT: u32 = 1000;
 
 #[derive(Debug)]
-pub(crate) struct Cluster {
-    pub(crate) nodes: Vec<RedisServer>,
+pub struct Cluster {
+    pub nodes: Vec<RedisServer>,
     ids: Vec<String>,
     setup: Setup,
 }
@@ -55,28 +55,28 @@ impl Seen {
 }
 
 impl Cluster {
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self::with(&[])
     }
 
-    pub(crate) fn with(args: &[&str]) -> Self {
+    pub fn with(args: &[&str]) -> Self {
         Self::of(Setup::default().args(args))
     }
 
-    pub(crate) fn with_login(login: Login) -> Self {
+    pub fn with_login(login: Login) -> Self {
         Self::of(Setup::default().login(login))
     }
 
     /// All speak only TLS, to each other too.
-    pub(crate) fn with_tls(certificates: &Path) -> Self {
+    pub fn with_tls(certificates: &Path) -> Self {
         Self::of(Setup::default().tls(certificates))
     }
 
-    pub(crate) fn of(setup: Setup) -> Self {
+    pub fn of(setup: Setup) -> Self {
         let timeout = format!("cluster-node-timeout {NODE_TIMEOUT}");
         // However long it was cut off, a replica may be promoted.
         let setup = setup.lines(&["cluster-enabled yes", &timeout, "cluster-replica-validity-factor 0"]);
-        let nodes = Setup::start_all(&[&setup; 2 * MASTERS]);
+        let nodes = start_all(&[&setup; 2 * MASTERS]);
         let id = |node: &RedisServer| cmd("CLUSTER").arg("MYID").query(&mut node.raw()).expect("has an id");
         let cluster = Self { ids: nodes.iter().map(id).collect(), nodes, setup };
         cluster.join();
@@ -127,27 +127,27 @@ impl Cluster {
     }
 
     /// Without a login and without options.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         let hosts: Vec<String> = self.nodes.iter().map(|n| format!("127.0.0.1:{}", n.port)).collect();
         format!("{}+cluster://{}", if self.setup.tls { "rediss" } else { "redis" }, hosts.join(","))
     }
 
-    pub(crate) fn raw(&self, i: usize) -> Connection {
+    pub fn raw(&self, i: usize) -> Connection {
         self.nodes[i].raw()
     }
 
-    pub(crate) fn slot(&self, key: &str) -> u16 {
+    pub fn slot(&self, key: &str) -> u16 {
         let mut raw = self.nodes.iter().find_map(RedisServer::if_alive).expect("a living node");
         cmd("CLUSTER").arg("KEYSLOT").arg(key).query(&mut raw).expect("a slot")
     }
 
     /// The node that owns a slot, once all living masters say the same.
-    pub(crate) fn owner(&self, slot: u16) -> usize {
+    pub fn owner(&self, slot: u16) -> usize {
         until("the masters agree on the slot's owner", || self.agreed(slot))
     }
 
     /// A master to which a slot can be moved.
-    pub(crate) fn other_master(&self, slot: u16) -> usize {
+    pub fn other_master(&self, slot: u16) -> usize {
         let owner = self.owner(slot);
         self.masters().into_iter().map(|(i, _)| i).find(|i| *i != owner).expect("more masters than one")
     }
@@ -177,17 +177,17 @@ impl Cluster {
     }
 
     /// A living replica of a master that has its data.
-    pub(crate) fn replica_of(&self, master: usize) -> usize {
+    pub fn replica_of(&self, master: usize) -> usize {
         let follows = |i: &usize| self.nodes[*i].follows(&self.nodes[master]);
         until("the master has a replica", || (0..self.nodes.len()).find(follows))
     }
 
-    pub(crate) fn kill(&mut self, i: usize) {
+    pub fn kill(&mut self, i: usize) {
         self.nodes[i].kill();
     }
 
     /// Waits until another node is the master of a slot and serves it.
-    pub(crate) fn promoted(&self, slot: u16, old: usize) -> usize {
+    pub fn promoted(&self, slot: u16, old: usize) -> usize {
         until("another node owns the slot", || self.successor(slot, old))
     }
 
@@ -201,7 +201,7 @@ impl Cluster {
     }
 
     /// Has the replica of a slot's master take over by agreement, and waits for it.
-    pub(crate) fn failover(&self, slot: u16) -> usize {
+    pub fn failover(&self, slot: u16) -> usize {
         let old = self.owner(slot);
         let replica = self.replica_of(old);
         until("the replica takes over", || {
@@ -212,19 +212,19 @@ impl Cluster {
     }
 
     /// Declares a slot to be on its way: from here on its owner redirects with ASK whoever asks for a key it lacks.
-    pub(crate) fn begin_migration(&self, slot: u16, to: usize) {
+    pub fn begin_migration(&self, slot: u16, to: usize) {
         let from = self.owner(slot);
         self.set_slot(to, slot, "IMPORTING", from);
         self.set_slot(from, slot, "MIGRATING", to);
     }
 
     /// Moves all keys of a slot that is on its way.
-    pub(crate) fn migrate_keys(&self, slot: u16, from: usize, to: usize) {
+    pub fn migrate_keys(&self, slot: u16, from: usize, to: usize) {
         while self.migrate_some(slot, from, to, |_| true) > 0 {}
     }
 
     /// Moves some of the first hundred keys of a slot that is on its way; says how many.
-    pub(crate) fn migrate_some(&self, slot: u16, from: usize, to: usize, which: impl Fn(&str) -> bool) -> usize {
+    pub fn migrate_some(&self, slot: u16, from: usize, to: usize, which: impl Fn(&str) -> bool) -> usize {
         let mut raw = self.raw(from);
         let mut keys: Vec<Vec<u8>> = cmd("CLUSTER").arg("GETKEYSINSLOT").arg(slot).arg(100).query(&mut raw).expect("listed");
         keys.retain(|key| which(&String::from_utf8_lossy(key)));
@@ -240,7 +240,7 @@ impl Cluster {
     }
 
     /// Makes a slot that was on its way the target's own, and waits until all masters know.
-    pub(crate) fn end_migration(&self, slot: u16, to: usize) {
+    pub fn end_migration(&self, slot: u16, to: usize) {
         let from = self.owner(slot);
         let others = self.masters().into_iter().map(|(i, _)| i).filter(|i| ![to, from].contains(i));
         // The target first: were the source to forget the slot before, nobody would own it for a while.
@@ -251,7 +251,7 @@ impl Cluster {
     }
 
     /// Moves a slot with its keys to another master.
-    pub(crate) fn migrate(&self, slot: u16, to: usize) {
+    pub fn migrate(&self, slot: u16, to: usize) {
         let from = self.owner(slot);
         self.begin_migration(slot, to);
         self.migrate_keys(slot, from, to);
@@ -265,9 +265,9 @@ impl Cluster {
 }
 
 /// A cluster of one server with all slots, which names another port as its own: that of a cable.
-pub(crate) fn lone(announced: u16) -> RedisServer {
+pub fn lone(announced: u16) -> RedisServer {
     let announce = format!("cluster-announce-port {announced}");
-    let server = Setup::default().lines(&["cluster-enabled yes", &announce]).start();
+    let server = start(&Setup::default().lines(&["cluster-enabled yes", &announce]));
     let mut raw = server.raw();
     cmd("CLUSTER").arg("ADDSLOTSRANGE").arg(0).arg(16383).query::<()>(&mut raw).expect("slots");
     eventually("it serves", || {

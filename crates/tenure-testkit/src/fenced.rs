@@ -6,26 +6,26 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Shared by all clones of it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Fenced {
+pub struct Fenced {
     resources: Arc<Mutex<HashMap<String, Log>>>,
 }
 
 /// Writes in the order in which they came.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Log {
-    pub(crate) accepted: Vec<Write>,
-    pub(crate) rejected: Vec<Write>,
+pub struct Log {
+    pub accepted: Vec<Write>,
+    pub rejected: Vec<Write>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Write {
-    pub(crate) token: u64,
-    pub(crate) who: String,
+pub struct Write {
+    pub token: u64,
+    pub who: String,
 }
 
 /// Why a write is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Rejected {
+pub enum Rejected {
     /// Somebody with a larger token has been here.
     Stale { largest: Write },
     /// Somebody else has the same token: one of the two is no holder, and no fence can tell which.
@@ -33,7 +33,7 @@ pub(crate) enum Rejected {
 }
 
 impl Fenced {
-    pub(crate) fn write(&self, resource: &str, token: tenure::Token, who: impl Display) -> Result<(), Rejected> {
+    pub fn write(&self, resource: &str, token: tenure::Token, who: impl Display) -> Result<(), Rejected> {
         let write = Write { token: token.get(), who: who.to_string() };
         let mut resources = self.resources();
         let log = resources.entry(resource.to_owned()).or_default();
@@ -49,7 +49,7 @@ impl Fenced {
         Err(rejected)
     }
 
-    pub(crate) fn log(&self, resource: &str) -> Log {
+    pub fn log(&self, resource: &str) -> Log {
         self.resources().get(resource).cloned().unwrap_or_default()
     }
 
@@ -60,7 +60,7 @@ impl Fenced {
 
 impl Log {
     /// Who has written, each once per turn.
-    pub(crate) fn writers(&self) -> Vec<&str> {
+    pub fn writers(&self) -> Vec<&str> {
         let mut writers: Vec<&str> = self.accepted.iter().map(|write| &*write.who).collect();
         writers.dedup();
         writers

@@ -4,9 +4,9 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::{Running, Store, skipped};
+use crate::command::{Running, Store, binary, skipped};
 
-pub(crate) const NOBODY: u32 = 65534;
+pub const NOBODY: u32 = 65534;
 
 /// Becomes root for good, as sudo does, and stays. It goes to another control group if one is named.
 const HELPER: &str = r#"
@@ -30,7 +30,7 @@ int main(int argc, char **argv) {
 "#;
 
 /// A store of a user who is not root, beside a program that becomes root. `None` where that cannot be made.
-pub(crate) fn unprivileged() -> Option<Store> {
+pub fn unprivileged() -> Option<Store> {
     let skip = |why: &str| {
         skipped(why);
         None
@@ -52,20 +52,20 @@ pub(crate) fn unprivileged() -> Option<Store> {
     Some(store)
 }
 
-pub(crate) fn as_nobody(program: &Path, args: &[&str]) -> Command {
+pub fn as_nobody(program: &Path, args: &[&str]) -> Command {
     let mut command = Command::new("setpriv");
     let nobody = NOBODY.to_string();
     command.args(["--reuid", &nobody, "--regid", &nobody, "--clear-groups"]).arg(program).args(args);
     command
 }
 
-pub(crate) fn run(store: &Store, args: &[&str]) -> Running {
-    let mut command = as_nobody(Path::new(env!("CARGO_BIN_EXE_tenure")), args);
+pub fn run(store: &Store, args: &[&str]) -> Running {
+    let mut command = as_nobody(&binary(), args);
     command.current_dir(store.path("")).env("TENURE_URL", store.url());
     Running::new(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()))
 }
 
-pub(crate) fn break_as_nobody(store: &Store) {
-    let mut command = as_nobody(Path::new(env!("CARGO_BIN_EXE_tenure")), &["break", "x"]);
+pub fn break_as_nobody(store: &Store) {
+    let mut command = as_nobody(&binary(), &["break", "x"]);
     assert!(command.current_dir(store.path("")).env("TENURE_URL", store.url()).output().expect("starts").status.success());
 }

@@ -5,29 +5,29 @@ use std::fmt::Write;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use super::cable::Cable;
-use super::clock::Skew;
-use super::server::Setup;
-use super::{RedisServer, eventually, signal, stop};
+use crate::cable::Cable;
+use crate::clock::Skew;
+use crate::server::{Setup, start_all};
+use crate::{RedisServer, Signal, eventually, signal, stop};
 
 #[derive(Debug)]
-pub(crate) struct QuorumSet {
-    pub(crate) nodes: Vec<Node>,
+pub struct QuorumSet {
+    pub nodes: Vec<Node>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Node {
+pub struct Node {
     server: RedisServer,
     clock: Option<Skew>,
 }
 
 impl QuorumSet {
-    pub(crate) fn start(n: usize) -> Self {
+    pub fn start(n: usize) -> Self {
         Self::of(n, || None)
     }
 
     /// Servers with clocks that can be moved. They take themselves for a day old, so that nobody has to wait until they count.
-    pub(crate) fn old(n: usize) -> Self {
+    pub fn old(n: usize) -> Self {
         let yesterday = || {
             let clock = Skew::none();
             clock.behind(Duration::from_secs(24 * 60 * 60));
@@ -40,56 +40,57 @@ impl QuorumSet {
 
     fn of(n: usize, clock: impl Fn() -> Option<Skew>) -> Self {
         let clocks: Vec<Option<Skew>> = (0..n).map(|_| clock()).collect();
-        let with = |clock: &Option<Skew>| clock.as_ref().map_or_else(Setup::default, |clock| Setup::default().clock(clock));
+        let with =
+            |clock: &Option<Skew>| clock.as_ref().map_or_else(Setup::default, |clock| Setup::default().clock(clock.clock()));
         let setups: Vec<Setup> = clocks.iter().map(with).collect();
-        let servers = Setup::start_all(&setups.iter().collect::<Vec<_>>());
+        let servers = start_all(&setups.iter().collect::<Vec<_>>());
         let nodes = servers.into_iter().zip(clocks).map(|(server, clock)| Node { server, clock });
         Self { nodes: nodes.collect() }
     }
 
-    pub(crate) fn url(&self, options: &str) -> String {
+    pub fn url(&self, options: &str) -> String {
         url(self.nodes.iter().map(|node| node.port), options)
     }
 
     /// A way of its own to each node, for one client.
-    pub(crate) fn ways(&self) -> Ways {
+    pub fn ways(&self) -> Ways {
         Ways { cables: self.nodes.iter().map(|node| Cable::to(node.port)).collect() }
     }
 
     /// Waits until all have run for so long, so that their votes count.
-    pub(crate) fn aged(&self, age: Duration) {
+    pub fn aged(&self, age: Duration) {
         eventually("all servers have run for long enough", || {
             self.nodes.iter().all(|node| node.uptime().is_some_and(|up| up >= age))
         });
     }
 
     /// The nodes that have such a key.
-    pub(crate) fn with_key(&self, key: &str) -> Vec<usize> {
+    pub fn with_key(&self, key: &str) -> Vec<usize> {
         (0..self.nodes.len()).filter(|at| self.nodes[*at].has(key)).collect()
     }
 }
 
 impl Node {
-    pub(crate) fn clock(&self) -> &Skew {
+    pub fn clock(&self) -> &Skew {
         self.clock.as_ref().expect("a server whose clock can be moved")
     }
 
-    pub(crate) fn pause(&self) {
+    pub fn pause(&self) {
         stop(self.pid());
     }
 
-    pub(crate) fn resume(&self) {
-        signal(self.pid(), "CONT");
+    pub fn resume(&self) {
+        signal(self.pid(), Signal::CONT);
     }
 
     /// Kills it and starts it again on the same port with nothing that it knew.
-    pub(crate) fn lose_all(&mut self) {
+    pub fn lose_all(&mut self) {
         self.server.kill();
         self.restart_empty();
     }
 
     /// Starts it again after it was killed, with nothing that it knew.
-    pub(crate) fn restart_empty(&mut self) {
+    pub fn restart_empty(&mut self) {
         match std::fs::remove_file(self.server.path("dump.rdb")) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => panic!("{error}"),
             _ => self.server.restart(),
@@ -97,14 +98,14 @@ impl Node {
     }
 
     /// Kills it and starts it again on the same port with all that it knew.
-    pub(crate) fn lose_nothing(&mut self) {
+    pub fn lose_nothing(&mut self) {
         redis::cmd("SAVE").query::<()>(&mut self.server.raw()).expect("saved");
         self.server.kill();
         self.server.restart();
     }
 
     /// By its own clock, in whole seconds and never more than it is.
-    pub(crate) fn uptime(&self) -> Option<Duration> {
+    pub fn uptime(&self) -> Option<Duration> {
         let info: String = redis::cmd("INFO").arg("server").query(&mut self.if_alive()?).ok()?;
         let seconds: u64 = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"))?.parse().ok()?;
         // The server subtracts two seconds of its clock, each cut off.
@@ -112,13 +113,13 @@ impl Node {
     }
 
     /// The fields of a hash, none if it does not answer.
-    pub(crate) fn hash(&self, key: &str) -> BTreeMap<String, String> {
+    pub fn hash(&self, key: &str) -> BTreeMap<String, String> {
         let ask = |mut raw| redis::cmd("HGETALL").arg(key).query(&mut raw).ok();
         self.if_alive().and_then(ask).unwrap_or_default()
     }
 
     /// False also if it does not answer.
-    pub(crate) fn has(&self, key: &str) -> bool {
+    pub fn has(&self, key: &str) -> bool {
         let ask = |mut raw| redis::cmd("EXISTS").arg(key).query(&mut raw).ok();
         self.if_alive().and_then(ask).unwrap_or(false)
     }
@@ -140,17 +141,17 @@ impl DerefMut for Node {
 
 /// How one client gets to the nodes.
 #[derive(Debug)]
-pub(crate) struct Ways {
-    pub(crate) cables: Vec<Cable>,
+pub struct Ways {
+    pub cables: Vec<Cable>,
 }
 
 impl Ways {
-    pub(crate) fn url(&self, options: &str) -> String {
+    pub fn url(&self, options: &str) -> String {
         url(self.cables.iter().map(|cable| cable.port), options)
     }
 
     /// Only these can be reached from now on.
-    pub(crate) fn reach_only(&self, nodes: &[usize]) {
+    pub fn reach_only(&self, nodes: &[usize]) {
         for (at, cable) in self.cables.iter().enumerate() {
             if nodes.contains(&at) { cable.heal() } else { cable.cut() }
         }

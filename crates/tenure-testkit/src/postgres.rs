@@ -6,14 +6,15 @@ use std::sync::LazyLock;
 
 use tokio_postgres::{Client, NoTls};
 
-use super::database::{self, Kind, find, fresh_name, wait_for};
+use crate::Signal;
+use crate::database::{self, Kind, find, fresh_name, wait_for};
 
 struct Postgres;
 
 static PORT: LazyLock<u16> = LazyLock::new(database::start::<Postgres>);
 
 /// Where a program of the server is: on the path, or where Debian puts the newest.
-pub(crate) fn program(name: &str) -> Option<PathBuf> {
+pub fn program(name: &str) -> Option<PathBuf> {
     let version = |dir: PathBuf| Some((dir.file_name()?.to_str()?.parse::<u32>().ok()?, dir));
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
     let newest = versions.filter_map(|entry| version(entry.ok()?.path())).max();
@@ -23,7 +24,7 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
 impl Kind for Postgres {
     const NAME: &str = "PostgreSQL";
     // Its immediate shutdown, which also ends its children and gives back shared memory.
-    const FAREWELL: &str = "QUIT";
+    const FAREWELL: Signal = Signal::QUIT;
 
     fn prepare(dir: &Path) -> Command {
         let mut command = Command::new(program("initdb").expect("installed"));
@@ -51,7 +52,7 @@ fn url(port: u16, database: &str) -> String {
 }
 
 /// The URL of a new database.
-pub(crate) fn database() -> String {
+pub fn database() -> String {
     let name = fresh_name();
     wait_for(async {
         let client = connect(&url(*PORT, "postgres")).await;
@@ -60,7 +61,7 @@ pub(crate) fn database() -> String {
     url(*PORT, &name)
 }
 
-pub(crate) async fn connect(url: &str) -> Client {
+pub async fn connect(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("connected");
     tokio::spawn(connection);
     client

@@ -3,15 +3,15 @@
 use redis::{Connection, cmd};
 
 /// The password of every such user.
-pub(crate) const PASSWORD: &str = "s3cr3t-canary";
+pub const PASSWORD: &str = "s3cr3t-canary";
 
 /// Makes a user exactly as a line of `docs/redis.md` says.
-pub(crate) fn documented_user(name: &str, raw: &mut Connection) {
+pub fn documented_user(name: &str, raw: &mut Connection) {
     documented_tenant(name, name, "app:", raw);
 }
 
 /// Makes the user of another tenant: the line of the page with another name, and another prefix instead of `app:`.
-pub(crate) fn documented_tenant(line: &str, name: &str, prefix: &str, raw: &mut Connection) {
+pub fn documented_tenant(line: &str, name: &str, prefix: &str, raw: &mut Connection) {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/redis.md");
     let page = std::fs::read_to_string(page).expect("the page");
     let start = format!("ACL SETUSER {line} ");

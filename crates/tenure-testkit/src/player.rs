@@ -7,31 +7,31 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 const ROLE: &str = "TENURE_TEST_ROLE";
 
 /// The role of this process, if it is not the one that runs the tests.
-pub(crate) fn role() -> Option<String> {
+pub fn role() -> Option<String> {
     std::env::var(ROLE).ok()
 }
 
 #[derive(Debug)]
-pub(crate) struct Player {
-    pub(crate) child: Child,
+pub struct Player {
+    pub child: Child,
     to: ChildStdin,
     from: BufReader<ChildStdout>,
 }
 
 impl Player {
-    pub(crate) fn start(role: &str, url: &str, more: &[&str]) -> Self {
+    pub fn start(role: &str, url: &str, more: &[&str]) -> Self {
         Self::spawn(Command::new(std::env::current_exe().expect("this program")), role, url, more)
     }
 
     /// As another user, to whom the way to this program's file may be closed.
-    pub(crate) fn start_as(user: u32, role: &str, url: &str, more: &[&str]) -> Self {
+    pub fn start_as(user: u32, role: &str, url: &str, more: &[&str]) -> Self {
         let mut command = Command::new("/proc/self/exe");
         command.uid(user).gid(user);
         Self::spawn(command, role, url, more)
     }
 
     /// By another program, which becomes this one: it sets a umask, a user or a variable first.
-    pub(crate) fn start_under(by: &mut Command, role: &str, url: &str) -> Self {
+    pub fn start_under(by: &mut Command, role: &str, url: &str) -> Self {
         let this = std::env::current_exe().expect("this program");
         Self::spawn_by(by.arg(this), role, url, &[])
     }
@@ -47,17 +47,17 @@ impl Player {
         Self { child, to, from: BufReader::new(from) }
     }
 
-    pub(crate) fn line(&mut self) -> String {
+    pub fn line(&mut self) -> String {
         let mut line = String::new();
         self.from.read_line(&mut line).expect("read");
         line.trim_end().to_owned()
     }
 
-    pub(crate) fn tell(&mut self, line: &str) {
+    pub fn tell(&mut self, line: &str) {
         writeln!(self.to, "{line}").expect("told");
     }
 
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         self.child.kill().expect("killed");
         self.child.wait().expect("waited");
     }

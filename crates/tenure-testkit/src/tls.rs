@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::RedisServer;
-use super::server::Setup;
+use crate::RedisServer;
+use crate::server::{Setup, start};
 
 const KEY: &str = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
 
@@ -14,7 +14,7 @@ fn openssl(dir: &Path, args: &str) {
 }
 
 /// Makes a certificate authority, a server certificate for one host and a client certificate.
-pub(crate) fn certificates(dir: &Path, host: &str) {
+pub fn certificates(dir: &Path, host: &str) {
     openssl(
         dir,
         &format!(
@@ -34,11 +34,11 @@ fn sign(dir: &Path, name: &str, extensions: &str) {
 }
 
 /// A server with the certificates of a directory.
-pub(crate) fn tls_server(certificates: &Path) -> RedisServer {
-    Setup::default().tls(certificates).start()
+pub fn tls_server(certificates: &Path) -> RedisServer {
+    start(&Setup::default().tls(certificates))
 }
 
 /// A server that also wants a certificate of its clients.
-pub(crate) fn mutual_tls_server(certificates: &Path) -> RedisServer {
-    Setup::default().mutual_tls(certificates).start()
+pub fn mutual_tls_server(certificates: &Path) -> RedisServer {
+    start(&Setup::default().mutual_tls(certificates))
 }

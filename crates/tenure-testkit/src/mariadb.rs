@@ -7,7 +7,8 @@ use std::sync::LazyLock;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
-use super::database::{self, Kind, find, fresh_name, wait_for};
+use crate::Signal;
+use crate::database::{self, Kind, find, fresh_name, wait_for};
 
 struct Mariadb;
 
@@ -15,7 +16,7 @@ static PORT: LazyLock<u16> = LazyLock::new(database::start::<Mariadb>);
 
 impl Kind for Mariadb {
     const NAME: &str = "MariaDB";
-    const FAREWELL: &str = "KILL";
+    const FAREWELL: Signal = Signal::KILL;
 
     fn prepare(dir: &Path) -> Command {
         let mut command = Command::new("mariadb-install-db");
@@ -39,7 +40,7 @@ impl Kind for Mariadb {
 }
 
 /// Where the server is: on the path, or where only root's path leads.
-pub(crate) fn program() -> Option<PathBuf> {
+pub fn program() -> Option<PathBuf> {
     find("mariadbd", Path::new("/usr/sbin"))
 }
 
@@ -49,7 +50,7 @@ fn url(port: u16, database: &str) -> String {
 }
 
 /// The URL of a new database.
-pub(crate) fn database() -> String {
+pub fn database() -> String {
     let name = fresh_name();
     wait_for(async {
         connect(&url(*PORT, "mysql"))
@@ -61,6 +62,6 @@ pub(crate) fn database() -> String {
     url(*PORT, &name)
 }
 
-pub(crate) async fn connect(url: &str) -> Conn {
+pub async fn connect(url: &str) -> Conn {
     Conn::from_url(url).await.expect("connected")
 }

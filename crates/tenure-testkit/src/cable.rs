@@ -10,8 +10,8 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use super::eventually;
-use super::server::free_port;
+use crate::eventually;
+use tenure_lab::resources::free_port;
 
 /// One thread carries everything on all cables: a test has many of them, and often its own runtime only for a while.
 static CARRIER: LazyLock<Runtime> =
@@ -73,19 +73,19 @@ impl Seen {
 }
 
 #[derive(Debug)]
-pub(crate) struct Cable {
-    pub(crate) port: u16,
+pub struct Cable {
+    pub port: u16,
     order: watch::Sender<Order>,
     seen: Arc<Seen>,
 }
 
 impl Cable {
-    pub(crate) fn to(server: u16) -> Self {
+    pub fn to(server: u16) -> Self {
         Self::slow(server, Duration::ZERO)
     }
 
     /// One on which everything takes a while to get to the server.
-    pub(crate) fn slow(server: u16, delay: Duration) -> Self {
+    pub fn slow(server: u16, delay: Duration) -> Self {
         // Not one of those that outgoing connections get: it must be free again after a cut.
         let port = free_port();
         let first = Order { server, delay, entry: Entry::Open, hold_requests: false, hold_replies: false, dead_below: 0 };
@@ -97,7 +97,7 @@ impl Cable {
     }
 
     /// What is connected is closed, and nobody can connect.
-    pub(crate) fn cut(&self) {
+    pub fn cut(&self) {
         self.order.send_modify(|order| order.entry = Entry::Closed);
         self.wait_for(Entry::Closed);
         eventually("what was connected is closed", || self.seen.open.load(Ordering::SeqCst) == 0);
@@ -106,7 +106,7 @@ impl Cable {
 
     /// Nothing arrives any more in either direction, not even a wish to connect. What was sent arrives after all when this
     /// is [healed](Self::heal), as TCP sends it until then again and again.
-    pub(crate) fn blackhole(&self) {
+    pub fn blackhole(&self) {
         self.order.send_modify(|order| {
             (order.entry, order.hold_requests, order.hold_replies) = (Entry::Silent, true, true);
         });
@@ -114,26 +114,26 @@ impl Cable {
     }
 
     /// Holds back what the server says. It hears everything.
-    pub(crate) fn hold_replies(&self) {
+    pub fn hold_replies(&self) {
         self.order.send_modify(|order| order.hold_replies = true);
     }
 
     /// Holds back what the server is told.
-    pub(crate) fn hold_requests(&self) {
+    pub fn hold_requests(&self) {
         self.order.send_modify(|order| order.hold_requests = true);
     }
 
     /// Whether the server has said something that is held back.
-    pub(crate) fn has_held_reply(&self) -> bool {
+    pub fn has_held_reply(&self) -> bool {
         self.seen.held_replies.load(Ordering::SeqCst) > 0
     }
 
-    pub(crate) fn has_held_request(&self) -> bool {
+    pub fn has_held_request(&self) -> bool {
         self.seen.held_requests.load(Ordering::SeqCst) > 0
     }
 
     /// Undoes a cut and a blackhole, and delivers what was held back.
-    pub(crate) fn heal(&self) {
+    pub fn heal(&self) {
         self.order.send_modify(|order| {
             (order.entry, order.hold_requests, order.hold_replies) = (Entry::Open, false, false);
         });
@@ -141,18 +141,18 @@ impl Cable {
     }
 
     /// What is connected now stays so and hears nothing any more, ever. New connections are as good as before.
-    pub(crate) fn strand(&self) {
+    pub fn strand(&self) {
         let connections = self.seen.connections.load(Ordering::SeqCst);
         self.order.send_modify(|order| order.dead_below = connections);
     }
 
     /// From now on nothing takes a while any more.
-    pub(crate) fn hasten(&self) {
+    pub fn hasten(&self) {
         self.order.send_modify(|order| order.delay = Duration::ZERO);
     }
 
     /// Leads to another server from now on, as an address that is moved does.
-    pub(crate) fn lead_to(&self, server: u16) {
+    pub fn lead_to(&self, server: u16) {
         self.order.send_modify(|order| order.server = server);
     }
 

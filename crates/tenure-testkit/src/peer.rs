@@ -8,14 +8,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use super::{eventually, installed};
+use tenure_lab::process::is_installed;
+
+use crate::eventually;
 
 /// However long a busy machine takes.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// What a peer is written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Language {
+pub enum Language {
     Java,
     Python,
     Go,
@@ -23,7 +25,7 @@ pub(crate) enum Language {
 }
 
 impl Language {
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Java => "java",
             Self::Python => "python",
@@ -33,15 +35,15 @@ impl Language {
     }
 
     /// What its tests lack: a server, a program that runs the peer, or the peer itself.
-    pub(crate) fn missing(self, server: &str) -> Option<String> {
+    pub fn missing(self, server: &str) -> Option<String> {
         let runs = match self {
-            Self::Java => installed("java"),
-            Self::Python => installed("python3"),
+            Self::Java => is_installed("java"),
+            Self::Python => is_installed("python3"),
             Self::Go => true,
-            Self::Node => installed("node"),
+            Self::Node => is_installed("node"),
         };
         let built = built(&format!("{}.built", self.name())).exists();
-        (!installed(server) || !runs || !built)
+        (!is_installed(server) || !runs || !built)
             .then(|| format!("{server} and the peer in {} (interop/run builds what it finds tools for)", self.name()))
     }
 
@@ -68,7 +70,7 @@ fn built(file: &str) -> PathBuf {
 
 /// A running peer; killed on drop. One that lives in a static ends with its input.
 #[derive(Debug)]
-pub(crate) struct Peer {
+pub struct Peer {
     language: Language,
     child: Child,
     to: Mutex<ChildStdin>,
@@ -99,7 +101,7 @@ impl Heard {
 
 impl Peer {
     /// Starts it and waits until it is connected.
-    pub(crate) fn start(language: Language, args: &[&str]) -> Self {
+    pub fn start(language: Language, args: &[&str]) -> Self {
         let mut command = language.command();
         command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?} does not start: {e}"));
@@ -125,14 +127,14 @@ impl Peer {
     }
 
     /// Somebody new, whose commands run in order and at the same time as those of others.
-    pub(crate) fn actor(&self) -> Actor<'_> {
+    pub fn actor(&self) -> Actor<'_> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("a{}", NEXT.fetch_add(1, Ordering::Relaxed));
         Actor { peer: self, name, told: Mutex::default() }
     }
 
     /// As `kill -9`.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         let _already_gone = self.child.kill();
         let _reaped = self.child.wait();
     }
@@ -167,7 +169,7 @@ impl Drop for Peer {
 
 /// One who takes locks in a peer: a thread there, where locks belong to threads.
 #[derive(Debug)]
-pub(crate) struct Actor<'a> {
+pub struct Actor<'a> {
     peer: &'a Peer,
     name: String,
     /// What is still to be answered.
@@ -175,7 +177,7 @@ pub(crate) struct Actor<'a> {
 }
 
 impl Actor<'_> {
-    pub(crate) fn tell(&self, command: &str) {
+    pub fn tell(&self, command: &str) {
         self.told.lock().expect("not poisoned").push_back(command.to_owned());
         let mut to = self.peer.to.lock().expect("not poisoned");
         writeln!(to, "{} {command}", self.name).unwrap_or_else(|e| panic!("{command}: {e}\n{}", self.peer.errors()));
@@ -183,13 +185,13 @@ impl Actor<'_> {
 
     /// What it answers to the oldest command that is still to be answered, which must have gone well.
     #[track_caller]
-    pub(crate) fn answer(&self) -> String {
+    pub fn answer(&self) -> String {
         let answer = self.result();
         answer.unwrap_or_else(|e| panic!("{} says: {e}\n{}", self.peer.language.name(), self.peer.errors()))
     }
 
     /// The same for a command that may fail.
-    pub(crate) fn result(&self) -> Result<String, String> {
+    pub fn result(&self) -> Result<String, String> {
         let command = self.told.lock().expect("not poisoned").pop_front().expect("was told something");
         let answer = self.peer.wait_for(&self.name, &command);
         match answer.split_once(' ').unwrap_or((&answer, "")) {
@@ -200,20 +202,20 @@ impl Actor<'_> {
 
     /// Tells, and waits for the answer.
     #[track_caller]
-    pub(crate) fn ask(&self, command: &str) -> String {
+    pub fn ask(&self, command: &str) -> String {
         self.tell(command);
         self.answer()
     }
 
     /// Waits until a thread of Java sleeps on a lock, and does not just listen: a message to all that comes in between is lost on it.
     #[track_caller]
-    pub(crate) fn falls_asleep(&self) {
+    pub fn falls_asleep(&self) {
         let observer = self.peer.actor();
         eventually("Java sleeps", || observer.ask(&format!("asleep {}", self.name)) == "true");
     }
 
     /// Whether it has said anything that nobody has asked for.
-    pub(crate) fn has_answered(&self) -> bool {
+    pub fn has_answered(&self) -> bool {
         let said = self.peer.heard.said.lock().expect("not poisoned");
         said.answers.get(&self.name).is_some_and(|answers| !answers.is_empty())
     }
