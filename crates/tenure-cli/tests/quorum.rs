@@ -3,25 +3,27 @@
 use std::process::Output;
 
 use serde_json::Value;
+use tenure_testkit::RedisServer;
 use tenure_testkit::command::{Running, Store, text};
 use tenure_testkit::eventually;
 use tenure_testkit::server::{Setup, start_all};
-use tenure_testkit::{Needs, RedisServer, Test};
 
 const PASSWORD: &str = "canary-5ecret";
 /// An owner as Redisson writes it.
 const SOMEBODY: &str = "1b4e28ba-2fa1-4d2a-883f-0016d3cca427:1";
 
 fn main() {
-    tenure_testkit::run(vec![
-        Test::new("who_shows_what_each_node_says", Needs::Redis, who_shows_what_each_node_says),
-        Test::new("a_vote_of_another_owner_can_be_told", Needs::Redis, a_vote_of_another_owner_can_be_told),
-        Test::new("nodes_that_do_not_answer_are_named", Needs::Redis, nodes_that_do_not_answer_are_named),
-        Test::new("a_node_that_restarted_empty_is_quarantined", Needs::Redis, a_node_that_restarted_empty_is_quarantined),
-        Test::new("the_same_server_twice_is_wrong_usage", Needs::Redis, the_same_server_twice_is_wrong_usage),
-        Test::new("what_a_quorum_does_not_carry_says_why", Needs::Redis, what_a_quorum_does_not_carry_says_why),
-        Test::new("a_url_that_a_shell_has_cut_is_told", Needs::Nothing, a_url_that_a_shell_has_cut_is_told),
-    ])
+    tenure_testkit::run(tenure_testkit::tests! {
+        Redis:
+            who_shows_what_each_node_says
+            a_vote_of_another_owner_can_be_told
+            nodes_that_do_not_answer_are_named
+            a_node_that_restarted_empty_is_quarantined
+            the_same_server_twice_is_wrong_usage
+            what_a_quorum_does_not_carry_says_why;
+        Nothing:
+            a_url_that_a_shell_has_cut_is_told;
+    })
 }
 
 fn three() -> Vec<RedisServer> {

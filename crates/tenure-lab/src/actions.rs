@@ -1,4 +1,4 @@
-//! What an actor can be told to do with locks, servers and the shop; each leaves its trace on the timeline.
+//! The actions of an actor with locks, servers and the shop. Each is shown on the timeline.
 
 use std::time::{Duration, Instant};
 
@@ -131,7 +131,7 @@ impl Actor {
         }
     }
 
-    /// Recorder that commands of the story got it the lock.
+    /// Notes that commands of the story got it the lock.
     pub(crate) fn granted(&mut self) -> Result<()> {
         self.granted_with(None)
     }

@@ -1,4 +1,4 @@
-//! An actor as the lab sees it: a process that is told what to do, and can be killed and stopped.
+//! An actor, seen from the lab: a process that gets requests, and can be killed and stopped.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -179,7 +179,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Recorder a step on its lane.
+    /// Marks a step on its lane.
     pub(crate) fn did(&self, what: &str) {
         self.context.recorder.mark(self.lane, Instant::now(), Moment::Did, what);
     }

@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -27,17 +28,21 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Clocks that read their offsets from a new file. `shim` is the path of the preloaded library, which is built if it is missing.
+    /// Clocks that read their offsets from a new file. The preloaded library is in a directory, and is built there if it is missing.
     ///
     /// # Errors
     /// The file cannot be written, or the library cannot be built.
-    pub fn new(path: PathBuf, shim: &Path) -> io::Result<Self> {
+    pub fn new(path: PathBuf, shim_dir: &Path) -> io::Result<Self> {
         let file = File::options().create(true).truncate(true).read(true).write(true).open(&path)?;
         file.set_len(16)?;
+        // Named for its source: a directory may have one of another version.
+        let mut source = DefaultHasher::new();
+        SHIM.hash(&mut source);
+        let shim = shim_dir.join(format!("clock_shim-{:016x}.so", source.finish()));
         if !shim.exists() {
-            build(shim)?;
+            build(&shim)?;
         }
-        Ok(Self { file, path, shim: shim.to_owned() })
+        Ok(Self { file, path, shim })
     }
 
     /// Moves the wall clock to this much ahead of the right time.

@@ -1,4 +1,4 @@
-//! Many clients in one process, who all want the same lock and sell under it until nothing is left.
+//! Many clients in one process that want the same lock, and sell under it until the stock is empty.
 
 use std::fmt;
 use std::path::Path;
@@ -128,7 +128,7 @@ impl RunningCrowd {
 async fn member(state: Arc<CrowdState>, mut client: CrowdClient) {
     let mut begin = Some(state.say.clone());
     if let Err(error) = state.sell_until_nothing_is_left(&mut client, &mut begin).await {
-        // Nobody listens any more when the story is over.
+        // The receiver is gone when the story is over.
         let _heard = state.say.send(Err(error));
     }
 }
@@ -156,7 +156,7 @@ impl CrowdState {
         Ok(())
     }
 
-    /// Those of which nobody has seen the end. `None`: all are sold out.
+    /// The parts that no member has seen empty. `None`: all are sold out.
     fn open_parts(&self) -> Option<Vec<u32>> {
         let open = |n: &u32| !self.empty[*n as usize].load(Ordering::Relaxed);
         let open: Vec<u32> = (0..self.crowd.parts).filter(open).collect();

@@ -1,4 +1,4 @@
-//! One of a crowd: a client that wants the same lock as all others.
+//! One client of a crowd, which wants the same lock as all others.
 
 use std::time::Duration;
 

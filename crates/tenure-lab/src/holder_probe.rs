@@ -1,4 +1,4 @@
-//! Sees at a server who holds the lock, without touching it: a look at a key that has run out would end it.
+//! Shows which client a server takes for the holder, by keyspace events: reading an expired key would delete it.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! All reports as one page that needs nothing but itself.
+//! All reports as one HTML document that fetches nothing.
 
 use std::fmt::Write;
 

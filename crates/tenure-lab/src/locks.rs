@@ -8,6 +8,9 @@ use crate::virtual_address::HasPort;
 /// The lock of the item that the shop sells.
 pub(crate) const LOCK: &str = "lock:stock:1001";
 
+/// The counter whose numbers are the tokens of some locks.
+pub(crate) const COUNTER: &str = "token:stock:1001";
+
 /// The interval between two attempts of the usual way: that of redis-py.
 const POLL: Duration = Duration::from_millis(100);
 

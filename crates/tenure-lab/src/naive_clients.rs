@@ -1,4 +1,4 @@
-//! How the naive wait: by calling themselves again, and by trusting a message to come.
+//! Naive clients: one waits by recursion, one relies on a message that may be lost.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The password of all servers of a lab, so that nobody else on the machine, nor a page in its browser, talks to them.
+//! The password of all servers of a lab: other users of the machine, and pages in a browser, must not use them.
 //!
 //! Servers read it from a file that only its owner can, actors from their standard input: it is in no list of processes.
 

@@ -1,4 +1,4 @@
-//! What the lab and its actors say to each other, one line of JSON each.
+//! The protocol between the lab and its actors: a line of JSON for each request and reply.
 
 use std::fmt;
 use std::time::Duration;
@@ -133,7 +133,7 @@ pub(crate) enum Reply {
         stale: bool,
     },
     Refused,
-    /// Somebody else has written since it looked.
+    /// Another write came since the read.
     Overtaken,
     /// The guard has ended the work, and this is why.
     Stopped(String),

@@ -1,4 +1,4 @@
-//! Redlock as its page has it: the same lock at each of several servers, granted to who has it at a majority in time.
+//! Redlock as its documentation has it: the same lock at several servers, granted by a majority in time.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What an actor does in the shop: it looks, and sells one of what it has seen, whatever has happened since.
+//! The sales of an actor: it reads the stock, and later writes one less than it has read, with a fence or without.
 
 use tenure::{Guard, Lost};
 use tokio::runtime::Runtime;
@@ -73,7 +73,7 @@ impl Seller {
     /// Tells the sale to write, and says what has become of it.
     pub(crate) fn end(&mut self, runtime: &Runtime) -> Result<Reply> {
         let Begun { write, sale } = self.begun.take().ok_or_else(|| LabError::new("no sale has begun"))?;
-        // Nobody listens if the guard has ended the sale already.
+        // The receiver is gone if the guard has ended the sale already.
         let _heard = write.send(());
         match runtime.block_on(sale).map_err(LabError::while_doing("selling under a guard"))? {
             Ok(written) => written.map(answer),

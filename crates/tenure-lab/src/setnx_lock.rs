@@ -1,8 +1,8 @@
-//! The lock as common libraries write it: `SET NX PX` with a value of its own, renewed and given back by scripts.
+//! The lock of common libraries: `SET NX PX` with a value of its own, renewed and given back by scripts.
 //!
 //! It is what redis-py, redsync and node-redlock have in common; with renewal in the background, which gives up without a word when the
 //! lock is gone, what Redisson's watchdog does and what users write themselves (redsync returns an error from `Extend`, node-redlock
-//! has a signal: to whoever looks at them); with a counter, what those add who have read of fencing tokens.
+//! has a signal, for users that check them); with a counter, what users add that know of fencing tokens.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -76,7 +76,7 @@ fn ask(raw: &mut Connection, lock: &SetNxSpec, value: &str) -> Result<Option<Opt
     Ok(granted.map(|_| None))
 }
 
-/// Renews at a third of the time, at as many servers as there are. Like most of its kind it tells nobody when it fails.
+/// Renews at a third of the time, at as many servers as there are. Like most of its kind it does not report a failure.
 pub(crate) struct Watchdog {
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,

@@ -1,7 +1,7 @@
 //! The shop: a database with so many units of one thing, and a log of all that was granted, sold and refused.
 //!
 //! The log is the truth from which a way is judged. Every process writes to it by itself, so its order is that of what
-//! really happened: whoever is granted the lock recorder that before it does anything else.
+//! really happened: a holder writes its grant before anything else.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -26,7 +26,7 @@ const SCHEMA: &str = "
         n INTEGER PRIMARY KEY AUTOINCREMENT, who TEXT NOT NULL, what TEXT NOT NULL, item TEXT NOT NULL, under INTEGER, token INTEGER
     );";
 
-/// A sale is stale if somebody else was granted the lock after this one was, and before this write.
+/// A sale is stale if another client was granted the lock after this grant and before this write.
 const STALE: &str = "EXISTS (
     SELECT 1 FROM log later
     WHERE later.what = 'granted' AND later.item = sale.item AND later.who <> sale.who AND later.n > sale.under AND later.n < sale.n
@@ -72,9 +72,9 @@ pub(crate) enum Write {
     Accepted {
         stale: bool,
     },
-    /// Somebody with a larger token has been here.
+    /// A larger token was here before.
     Refused,
-    /// Somebody else has written since this one read.
+    /// Another write came since the read.
     Overtaken,
 }
 
@@ -128,7 +128,7 @@ impl Shop {
         Ok(tx.commit()?)
     }
 
-    /// Recorder that somebody was granted the lock of an item. The number is the name of this grant.
+    /// Logs a grant of the lock of an item. The number identifies the grant.
     pub(crate) fn granted(&mut self, who: &str, item: &str, token: Option<u64>) -> Result<i64> {
         let tx = self.begin()?;
         note(&tx, "granted", who, item, None, token)?;
@@ -137,7 +137,7 @@ impl Shop {
         Ok(n)
     }
 
-    /// Recorder that somebody is about to give the lock back.
+    /// Logs that a holder is about to give the lock back.
     pub(crate) fn left(&self, who: &str, item: &str) -> Result<()> {
         note(&self.sql, "left", who, item, None, None)
     }

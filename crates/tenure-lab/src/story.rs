@@ -1,4 +1,4 @@
-//! A story: one failure, played in several ways, and what each of them must show.
+//! A story: one failure, played in several ways, with claims about each; and the report of it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -224,7 +224,7 @@ impl Story {
         }
     }
 
-    /// The totals is made out also for a way that could not be played to its end.
+    /// The totals are taken also for a way that could not be played to its end.
     fn played(&self, way: &Way, launcher: Launcher, dir: &Path) -> Result<(Totals, Result<Outcome>)> {
         let testbed = Testbed::new(launcher, dir, self.stock)?;
         let outcome = (way.play)(&testbed);

@@ -1,4 +1,4 @@
-//! A timeline as a picture. Places are in percent and letters in pixels, so that it can be read on a phone too.
+//! A timeline as SVG. Positions are in percent and letters in pixels, so that it is readable on a phone too.
 
 use crate::html::{escaped, put};
 use crate::timeline::{During, Mark, Moment, Timeline};

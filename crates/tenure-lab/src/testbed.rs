@@ -1,4 +1,4 @@
-//! What a way is played on: servers, a shop and actors of its own, and a timeline.
+//! The testbed of a way: its servers, its shop, its actors, and the timeline of what they do.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -87,7 +87,7 @@ impl Testbed {
         Lane(self.context.recorder.lane(name))
     }
 
-    /// Recorder what happens to one who has such a lane.
+    /// Marks an event on such a lane.
     pub(crate) fn mark(&self, Lane(lane): Lane, what: Moment, text: &str) {
         self.context.recorder.mark(lane, Instant::now(), what, text);
     }
@@ -110,8 +110,8 @@ impl Testbed {
 
     /// A clock for servers, which can be moved.
     pub(crate) fn clock(&self, name: &str) -> Result<Clock> {
-        // One library does for all stages.
-        Ok(Clock::new(self.file(name), &self.dir.with_file_name("clock_shim.so"))?)
+        // All testbeds of a lab share the library.
+        Ok(Clock::new(self.file(name), self.dir.parent().unwrap_or(&self.dir))?)
     }
 
     /// A file of this testbed, such as a lock file.
@@ -158,6 +158,16 @@ impl Testbed {
     /// Lets time go by that is a part of the story: work takes as long as it takes.
     pub(crate) fn work(&self, how_long: Duration) {
         std::thread::sleep(how_long);
+    }
+
+    /// A holder sells one unit if there is one, and gives its lock back.
+    pub(crate) fn sell_one(&self, holder: &mut Actor) -> Result<()> {
+        if holder.look()? > 0 {
+            self.work(SALE);
+            holder.sell()?;
+            holder.give_back()?;
+        }
+        Ok(())
     }
 
     /// Splits the stock into equal parts, each of which has a lock of its own.

@@ -1,4 +1,4 @@
-//! Who believed what, and when: what a way leaves behind beside its numbers.
+//! The timeline of a way: what each actor believed and did, and when.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! One address for servers that take turns, as a virtual IP is: who is connected when it moves has to connect again.
+//! One address for servers that take turns, as a virtual IP is. When it moves, all connections end.
 
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::rc::Rc;

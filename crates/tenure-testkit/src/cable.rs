@@ -1,4 +1,4 @@
-//! A way to a server that a test can cut, swallow up or hold back in one direction, while it is in use.
+//! A TCP proxy that a test can cut, make a black hole of, or hold back in one direction, while it is in use.
 
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -96,7 +96,7 @@ impl Cable {
         cable
     }
 
-    /// What is connected is closed, and nobody can connect.
+    /// Closes all connections, and refuses new ones.
     pub fn cut(&self) {
         self.order.send_modify(|order| order.entry = Entry::Closed);
         self.wait_for(Entry::Closed);
@@ -208,7 +208,7 @@ async fn listen(port: u16, backlog: u32) -> TcpListener {
     }
 }
 
-/// With nobody accepting and no more room in the line, the kernel ignores who wants to connect.
+/// Without an accept, and with a full backlog, the kernel ignores new connections.
 async fn fill(port: u16) -> Vec<TcpStream> {
     let mut in_line = Vec::new();
     while let Ok(connected) = tokio::time::timeout(Duration::from_millis(100), TcpStream::connect(("127.0.0.1", port))).await {

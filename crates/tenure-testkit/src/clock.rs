@@ -17,7 +17,7 @@ impl Skew {
     /// Clocks that are right, until they are moved.
     pub fn none() -> Self {
         let file = tempfile::NamedTempFile::new().expect("a file").into_temp_path();
-        Self { clock: Clock::new(file.to_path_buf(), &shim()).expect("a clock"), _file: file }
+        Self { clock: Clock::new(file.to_path_buf(), &shim_dir()).expect("a clock"), _file: file }
     }
 
     /// Moves the wall clock to this much ahead of the right time.
@@ -41,9 +41,9 @@ impl Skew {
     }
 }
 
-/// The preloaded library is built once for all test programs.
-fn shim() -> PathBuf {
+/// All test programs share the library.
+fn shim_dir() -> PathBuf {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tmp");
     std::fs::create_dir_all(&dir).expect("a directory");
-    dir.canonicalize().expect("a directory").join("clock_shim.so")
+    dir.canonicalize().expect("a directory")
 }

@@ -211,7 +211,7 @@ impl Cluster {
         })
     }
 
-    /// Declares a slot to be on its way: from here on its owner redirects with ASK whoever asks for a key it lacks.
+    /// Declares a slot to be on its way: from here on its owner answers ASK to a request for a key that it lacks.
     pub fn begin_migration(&self, slot: u16, to: usize) {
         let from = self.owner(slot);
         self.set_slot(to, slot, "IMPORTING", from);
@@ -243,7 +243,7 @@ impl Cluster {
     pub fn end_migration(&self, slot: u16, to: usize) {
         let from = self.owner(slot);
         let others = self.masters().into_iter().map(|(i, _)| i).filter(|i| ![to, from].contains(i));
-        // The target first: were the source to forget the slot before, nobody would own it for a while.
+        // The target first: if the source forgot the slot before, no node would own it for a while.
         for node in [to, from].into_iter().chain(others) {
             self.set_slot(node, slot, "NODE", to);
         }

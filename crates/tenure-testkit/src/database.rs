@@ -22,8 +22,8 @@ static STARTED: Mutex<Vec<(Child, PathBuf, Signal)>> = Mutex::new(Vec::new());
 /// Directories without a server.
 static FILES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Ends all. They live in statics, which nobody drops.
-pub fn end_all() {
+/// Ends all. They are in statics, which are never dropped.
+pub(crate) fn end_all() {
     for (mut child, dir, farewell) in STARTED.lock().expect("not poisoned").drain(..) {
         signal(child.id(), farewell);
         if within(Duration::from_secs(5), || child.try_wait().expect("asked")).is_none() {
@@ -38,7 +38,7 @@ pub fn end_all() {
 }
 
 /// How a kind of server is prepared and started.
-pub trait Kind {
+pub(crate) trait Kind {
     /// Its name, and the signal that ends it.
     const NAME: &str;
     const FAREWELL: Signal;
@@ -49,7 +49,7 @@ pub trait Kind {
 }
 
 /// Starts one that runs until [`end_all`], and returns its port.
-pub fn start<K: Kind>() -> u16 {
+pub(crate) fn start<K: Kind>() -> u16 {
     let dir = directory();
     let user = user();
     if let Some(user) = user {
@@ -84,25 +84,25 @@ pub fn start<K: Kind>() -> u16 {
 }
 
 /// A program on the path, or in a directory.
-pub fn find(program: &str, dir: &Path) -> Option<PathBuf> {
+pub(crate) fn find(program: &str, dir: &Path) -> Option<PathBuf> {
     let there = dir.join(program);
     is_installed(program).then(|| program.into()).or_else(|| there.exists().then_some(there))
 }
 
-/// Databases refuse to run as root, for whom this is nobody.
+/// Databases refuse to run as root: for root this is the user `nobody`.
 fn user() -> Option<u32> {
     const NOBODY: u32 = 65534;
     (std::fs::metadata("/proc/self").expect("this process").uid() == 0).then_some(NOBODY)
 }
 
 /// The name of a database that no other test has.
-pub fn fresh_name() -> String {
+pub(crate) fn fresh_name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Waits for something in or outside of async code.
-pub fn wait_for<T: Send>(work: impl Future<Output = T> + Send) -> T {
+pub(crate) fn wait_for<T: Send>(work: impl Future<Output = T> + Send) -> T {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     std::thread::scope(|scope| scope.spawn(|| runtime().block_on(work)).join().expect("no panic"))
 }

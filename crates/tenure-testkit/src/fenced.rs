@@ -1,4 +1,4 @@
-//! What a lock protects, if it is fenced: it remembers the largest token per resource and rejects what comes with a smaller one.
+//! A fenced resource: it keeps the largest token per name, and rejects writes with a smaller one.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -26,9 +26,9 @@ pub struct Write {
 /// Why a write is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rejected {
-    /// Somebody with a larger token has been here.
+    /// A write with a larger token came before.
     Stale { largest: Write },
-    /// Somebody else has the same token: one of the two is no holder, and no fence can tell which.
+    /// Another writer has the same token: one of the two is no holder, and no fence can tell which.
     Clash { with: Write },
 }
 

@@ -14,6 +14,7 @@ pub mod database;
 pub mod fenced;
 mod harness;
 pub mod locker;
+pub mod log;
 pub mod mariadb;
 pub mod nobody;
 pub mod peer;

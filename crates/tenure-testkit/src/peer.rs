@@ -1,4 +1,4 @@
-//! A program with the locks of another library, built by `interop/run`. It is told what to do line by line.
+//! A peer: a program with the locks of another library, built by `interop/run`. It gets commands line by line.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};
@@ -77,7 +77,7 @@ pub struct Peer {
     heard: Arc<Heard>,
 }
 
-/// What a peer has said and nobody has asked for yet.
+/// What a peer has said and the test has not read yet.
 #[derive(Debug, Default)]
 struct Heard {
     said: Mutex<Said>,
@@ -126,7 +126,7 @@ impl Peer {
         peer
     }
 
-    /// Somebody new, whose commands run in order and at the same time as those of others.
+    /// A new actor, whose commands run in order, and concurrently with those of others.
     pub fn actor(&self) -> Actor<'_> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("a{}", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -214,7 +214,7 @@ impl Actor<'_> {
         eventually("Java sleeps", || observer.ask(&format!("asleep {}", self.name)) == "true");
     }
 
-    /// Whether it has said anything that nobody has asked for.
+    /// Whether it has given an answer that the test has not read yet.
     pub fn has_answered(&self) -> bool {
         let said = self.peer.heard.said.lock().expect("not poisoned");
         said.answers.get(&self.name).is_some_and(|answers| !answers.is_empty())

@@ -1,4 +1,4 @@
-//! Processes of the test program itself, each in a role, told what to do line by line.
+//! Processes of the test program itself. Each has a role, and gets commands line by line.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;

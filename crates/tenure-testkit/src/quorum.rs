@@ -1,4 +1,4 @@
-//! Several independent servers that make one lock, each of which can be stopped, killed, emptied or given a wrong clock.
+//! Independent servers that are the nodes of a quorum. Each can be stopped, killed, emptied or given a wrong clock.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -26,7 +26,7 @@ impl QuorumSet {
         Self::of(n, || None)
     }
 
-    /// Servers with clocks that can be moved. They take themselves for a day old, so that nobody has to wait until they count.
+    /// Servers with clocks that can be moved. They take themselves for a day old, so that their votes count at once.
     pub fn old(n: usize) -> Self {
         let yesterday = || {
             let clock = Skew::none();

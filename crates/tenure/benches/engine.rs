@@ -182,7 +182,7 @@ fn hand_over_on(report: &mut Report, title: &str, runtime: &Runtime) {
 }
 
 fn redis(report: &mut Report) {
-    if !tenure_testkit::installed(&tenure_testkit::server::program()) {
+    if !tenure_testkit::server::is_installed() {
         println!("\nredis: SKIPPED: no redis-server is installed");
         return;
     }

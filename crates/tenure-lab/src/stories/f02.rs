@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::locks::{LOCK, setnx, tenure};
 use crate::protocol::LockSpec;
 use crate::story::{Kind, Outcome, Story, Way};
-use crate::testbed::{SALE, Testbed};
+use crate::testbed::Testbed;
 
 const LEASE: Duration = Duration::from_millis(600);
 /// What the naive would have set, had it lived.
@@ -56,10 +56,8 @@ fn dies_and_another_sells(testbed: &Testbed, lock: &LockSpec, verdict: &str) -> 
     let locked = a.try_take(lock)?;
     a.kill()?;
     let granted = b.take(lock, PATIENCE)?;
-    if granted && b.look()? > 0 {
-        testbed.work(SALE);
-        b.sell()?;
-        b.give_back()?;
+    if granted {
+        testbed.sell_one(&mut b)?;
     }
     Ok(Outcome::new(verdict)
         .claim("A had the lock when it died", locked)

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::locks::{LOCK, setnx, tenure};
 use crate::protocol::{LockSpec, Value};
 use crate::story::{Kind, Outcome, Story, Way};
-use crate::testbed::{SALE, Testbed};
+use crate::testbed::Testbed;
 
 const LEASE: Duration = Duration::from_millis(1500);
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -81,10 +81,8 @@ fn freed_after(testbed: &Testbed, lock: &LockSpec, begin_to_wait: Begin) -> Resu
     begin_to_wait(testbed, &mut a, &mut b, lock)?;
     let death = a.kill()?;
     let granted = b.taken_at()?;
-    if granted.is_some() && b.look()? > 0 {
-        testbed.work(SALE);
-        b.sell()?;
-        b.give_back()?;
+    if granted.is_some() {
+        testbed.sell_one(&mut b)?;
     }
     Ok(granted.map(|granted| granted.saturating_duration_since(death)))
 }

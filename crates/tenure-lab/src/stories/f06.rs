@@ -1,4 +1,4 @@
-//! Whose lock it is is asked first, and the lock is deleted then; in between it becomes another's.
+//! A release that first reads the owner and then deletes: in between, another client is granted the lock.
 
 use super::late_release::{LEASE, LONG, TTL, deletes_the_lock_of_another, gives_back_only_its_own, set};
 use crate::error::{LabError, Result};

@@ -1,4 +1,4 @@
-//! Waiting by asking: what it costs the one who waits, and the server.
+//! Waiting by polling: what it costs the waiter and the server.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::testbed::{SALE, Testbed};
 /// How long B has waited when the counting begins: long enough for all that a wait has to arrange.
 const BEFORE: Duration = Duration::from_secs(1);
 const COUNTED: Duration = Duration::from_millis(500);
-/// Long enough that nobody renews during the story: only the waiting is counted.
+/// Longer than the story, so that no renewal is counted, only the waiting.
 const LEASE: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// What a thread pool's thread may well have.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::both_write::{Writes, both_write};
 use super::failover::{Both, Pair, both_are_granted};
 use super::late_release::set;
 use crate::error::{Cause, LabError, Result};
@@ -61,13 +62,7 @@ fn with_tenure(testbed: &Testbed) -> Result<Outcome> {
     let lock = tenure(pair.address.url(""), LEASE);
     let actors = testbed.actors(["A", "B"], &lock)?;
     let Both { mut a, mut b, granted, seen } = both_are_granted(testbed, &pair, actors, |actor| actor.take(&lock, PATIENCE))?;
-    let grows = b.token() > a.token();
-    let a_sold = a.sell()?;
-    testbed.work(SALE);
-    let b_sold = b.sell()?;
-    testbed.until("A is told", || Ok(a.was_told()))?;
-    let b_was_in = b.give_back()?;
-    let sales = testbed.sales()?;
+    let Writes { grows, a_sold, b_sold, b_was_in, sales } = both_write(testbed, &mut a, &mut b)?;
     Ok(Outcome::new("both hold it for a moment; B's token is larger, so A's write is refused, and A is told at its next renewal")
         .claim("both are granted the lock, and see the last unit", granted && seen == [1, 1])
         .claim("the token of the second is larger, though the counter was lost", grows)

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::both_write::{Writes, both_write};
 use super::two_majorities::{C, Nodes, two_majorities};
 use crate::clock::{self, Clock};
 use crate::error::Result;
@@ -57,13 +58,7 @@ fn with_tenure(testbed: &Testbed) -> Result<Outcome> {
     b.prepare(&of_b)?;
     let second = b.take(&of_b, PATIENCE)?;
     let seen = [seen_by_a, b.look()?];
-    let grows = b.token() > a.token();
-    let a_sold = a.sell()?;
-    testbed.work(SALE);
-    let b_sold = b.sell()?;
-    testbed.until("A is told", || Ok(a.was_told()))?;
-    let b_was_in = b.give_back()?;
-    let sales = testbed.sales()?;
+    let Writes { grows, a_sold, b_sold, b_was_in, sales } = both_write(testbed, &mut a, &mut b)?;
     Ok(Outcome::new("two majorities for a while here too; B's token is larger, A's write is refused, and A is told")
         .claim("both are granted the lock, and see the last unit", first && second && seen == [1, 1])
         .claim(
@@ -80,7 +75,7 @@ fn nodes(testbed: &Testbed) -> Result<Option<(Nodes, Clock)>> {
         return Ok(None);
     }
     let (others, third) = (testbed.clock("clock")?, testbed.clock("clock of node 3")?);
-    // They take themselves for a day old, so that nobody has to wait until they count.
+    // The nodes take themselves for a day old, so that their votes count at once.
     for clock in [&others, &third] {
         clock.behind(DAY)?;
     }

@@ -5,17 +5,16 @@ use std::time::Duration;
 use super::failover::{Both, Pair, both_are_granted};
 use crate::actor::Actor;
 use crate::error::{LabError, Result};
-use crate::locks::{LOCK, setnx_counted, tenure};
+use crate::locks::{COUNTER, LOCK, setnx_counted, tenure};
 use crate::protocol::{LockSpec, Value};
 use crate::redis_server::Setup;
 use crate::server::Server;
 use crate::story::{Kind, Outcome, Story, Way};
-use crate::testbed::{SALE, Testbed};
+use crate::testbed::{Lane, SALE, Testbed};
 use crate::timeline::Moment;
 
 const LEASE: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(10);
-const COUNTER: &str = "token:stock:1001";
 
 pub(crate) static STORY: Story = Story {
     id: "F14",
@@ -42,10 +41,7 @@ fn naive(testbed: &Testbed) -> Result<Outcome> {
     lock_and_count(&mut a, &server)?;
     let a_sold = sells(testbed, &mut a)?;
     give_back(&mut a, &server)?;
-    server.kill()?;
-    testbed.mark(lane, Moment::Killed, "dies, and starts again with nothing");
-    server.restart()?;
-    testbed.watch_again(&server, lane)?;
+    restarts_empty(testbed, &server, lane)?;
     lock_and_count(&mut b, &server)?;
     let b_sold = sells(testbed, &mut b)?;
     let (first, second) = (a.token().unwrap_or_default(), b.token().unwrap_or_default());
@@ -56,7 +52,15 @@ fn naive(testbed: &Testbed) -> Result<Outcome> {
         .claim("B, who holds the lock, can sell nothing", !b_sold && testbed.sales()?.sold == 1))
 }
 
-/// As many do it: the lock, then a number.
+/// The server dies and starts again. It has written nothing.
+fn restarts_empty(testbed: &Testbed, server: &Server, lane: Lane) -> Result<()> {
+    server.kill()?;
+    testbed.mark(lane, Moment::Killed, "dies, and starts again with nothing");
+    server.restart()?;
+    testbed.watch_again(server, lane)
+}
+
+/// The lock first, then a number, in two commands.
 fn lock_and_count(actor: &mut Actor, server: &Server) -> Result<()> {
     let name = actor.name.clone();
     let locked = actor.redis(server, &["SET", LOCK, &name, "NX", "PX", "10000"])?.is_yes();
@@ -127,10 +131,7 @@ fn with_tenure_restarted(testbed: &Testbed) -> Result<Outcome> {
     testbed.until("A is granted the lock", || a.try_take(&lock))?;
     let a_sold = sells(testbed, &mut a)?;
     a.give_back()?;
-    server.kill()?;
-    testbed.mark(lane, Moment::Killed, "dies, and starts again with nothing");
-    server.restart()?;
-    testbed.watch_again(&server, lane)?;
+    restarts_empty(testbed, &server, lane)?;
     let granted = b.take(&lock, PATIENCE)?;
     let b_sold = granted && sells(testbed, &mut b)?;
     b.give_back()?;

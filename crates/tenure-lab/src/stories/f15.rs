@@ -4,19 +4,18 @@ use std::time::Duration;
 
 use crate::actor::Actor;
 use crate::error::Result;
-use crate::locks::{LOCK, setnx_counted, tenure};
+use crate::locks::{COUNTER, LOCK, setnx_counted, tenure};
 use crate::protocol::{Check, LockSpec};
 use crate::redis_server::Setup;
 use crate::story::{Kind, Outcome, Story, Way};
 use crate::testbed::{SALE, Testbed};
 use crate::timeline::Moment;
 
-/// Longer than the story: nobody learns of the loss before it is over.
+/// Longer than the story, so that no renewal tells of the loss.
 const LEASE: Duration = Duration::from_secs(30);
 /// With tracking the server would tell A at once. This is about a holder that has not heard.
 const UNTOLD: &str = "wake=pubsub";
 const PATIENCE: Duration = Duration::from_secs(10);
-const COUNTER: &str = "token:stock:1001";
 
 pub(crate) static STORY: Story = Story {
     id: "F15",

@@ -19,7 +19,7 @@ const DELETE_AND_TELL: &str = "redis.call('del', KEYS[1]) return redis.call('pub
 const UNITS: u32 = 10;
 const WORK: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Nobody renews during the story: only the hand-overs are counted.
+/// Longer than the story, so that no renewal is counted, only the hand-overs.
 const LEASE: Duration = Duration::from_secs(60);
 
 pub(crate) static STORY: Story = Story {

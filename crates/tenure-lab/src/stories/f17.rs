@@ -1,4 +1,4 @@
-//! One key that everybody needs: how many can sell at the same time, and what a sale costs.
+//! One hot key: how many clients can sell at the same time, and what a sale costs.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The lock goes because the server needs the room, or because it starts again with nothing.
+//! A lock that is evicted for want of memory, or lost in a restart without data.
 
 use std::time::Duration;
 

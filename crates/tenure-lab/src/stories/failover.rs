@@ -1,4 +1,4 @@
-//! A state that two stories share: a master dies before its replica has heard of the last grant, and the replica takes over.
+//! A scene that two stories share: a master dies before its replica has heard of the last grant, and the replica takes over.
 
 use std::rc::Rc;
 
@@ -79,7 +79,7 @@ pub(super) struct Both {
     pub(super) seen: [i64; 2],
 }
 
-/// A locks at the master, which dies; B locks at the replica. Both have looked at the stock then, and nobody has sold.
+/// A locks at the master, which dies; B locks at the replica. Both have read the stock, and none has sold.
 pub(super) fn both_are_granted(
     testbed: &Testbed,
     pair: &Pair,

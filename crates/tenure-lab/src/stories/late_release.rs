@@ -1,4 +1,4 @@
-//! A state that two stories share: A's lock has run out, B has it now, and A gives back what it thinks is its own.
+//! A scene that two stories share: A's lock has expired, B holds it now, and A releases what it believes is its own.
 
 use std::time::Duration;
 

@@ -7,6 +7,7 @@
 //! that has to do something new gets a [`Request`](crate::protocol::Request) for it. Nothing is left to luck: what a step needs is
 //! waited for by asking ([`Testbed::until`](crate::testbed::Testbed::until)).
 
+mod both_write;
 mod f01;
 mod f02;
 mod f03;

@@ -1,4 +1,4 @@
-//! A state that two stories share: five servers make one lock, and one of them forgets its vote.
+//! A scene that two stories share: five servers make one lock, and one of them forgets its vote.
 
 use std::rc::Rc;
 use std::time::Duration;
