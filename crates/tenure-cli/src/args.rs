@@ -71,7 +71,7 @@ pub(crate) enum Command {
     /// Play the failures of distributed locks on real servers, and see what stops them.
     ///
     /// Needs redis-server, and starts it by itself; no store is used, and none is harmed.
-    #[command(after_help = "See --help for what the columns mean.", after_long_help = crate::cmd::lab::NOTES)]
+    #[command(after_help = "See --help for what the columns mean.", after_long_help = crate::cmd::lab::HELP)]
     Lab(LabArgs),
     /// What a storage needs that checks tokens.
     #[command(subcommand)]

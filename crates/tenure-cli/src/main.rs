@@ -18,16 +18,16 @@ use exit::Failure;
 use plan::{Plan, Store, Work};
 
 fn main() -> ExitCode {
-    let again = cmd::run::second_life(std::env::args_os()).or_else(|| cmd::lab::second_life(std::env::args_os()));
-    if let Some(end) = again {
-        // tenure waits for this process, which must not wait for whoever reads its words.
+    let words = std::env::args_os;
+    if let Some(end) = cmd::run::hidden_subcommand(words()).or_else(|| cmd::lab::hidden_subcommand(words())) {
+        // tenure waits for this process, so it must not wait for the reader of its messages.
         output::voice::never_block();
         let code = end.report();
         output::voice::flush();
         return code;
     }
     let plan = Plan::new(Cli::parse()).unwrap_or_else(|e| e.exit());
-    let end = match carry_out(plan) {
+    let end = match execute(plan) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => failure.report(),
     };
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     end
 }
 
-fn carry_out(plan: Plan) -> Result<u8, Failure> {
+fn execute(plan: Plan) -> Result<u8, Failure> {
     match plan {
         Plan::Completions(shell) => cmd::docs::completions(shell),
         Plan::Man(dir) => cmd::docs::man(dir.as_deref()),

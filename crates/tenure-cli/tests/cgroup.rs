@@ -1,8 +1,6 @@
 //! In a control group of its own a program can be stopped whoever it has become and wherever it has gone.
 #![cfg(target_os = "linux")]
 
-mod support;
-
 use std::io::Write;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
@@ -11,8 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use support::nobody::{NOBODY, as_nobody, break_as_nobody, unprivileged};
-use support::{Running, Store, is_dead, text, until_true};
+use tenure_testkit::command::{Running, Store, is_dead, text};
+use tenure_testkit::eventually;
+use tenure_testkit::nobody::{NOBODY, as_nobody, break_as_nobody, unprivileged};
 
 /// Leaves session and process group for good, as daemons do, and is given to init.
 const DAEMON: &str = "setsid sh -c 'sleep 1000 2> /dev/null & echo $! > daemon'";
@@ -136,7 +135,7 @@ fn tenure_kills_the_group_by_itself_when_only_the_guardian_is_stopped() {
         let args = ["run", "--cgroup", group.dir(), "--lease", "3s", "x", "--", "sh", "-c", program];
         let run = group.tenure_as_nobody(&store, &args);
         let helper = store.pid("pid");
-        support::kill(support::until("the guardian", || guardian_of(run.pid())), Signal::STOP);
+        tenure_testkit::command::kill(tenure_testkit::until("the guardian", || guardian_of(run.pid())), Signal::STOP);
         break_as_nobody(&store);
         let (code, stderr) = run.end();
         assert_eq!(code, Some(76), "{stderr}");
@@ -244,8 +243,8 @@ fn the_guardian_kills_and_removes_the_group_when_tenure_was_killed() {
     let run = group.tenure_as_nobody(&store, &["run", "--cgroup", group.dir(), "x", "--", "sh", "-c", &program]);
     let (daemon, helper) = (store.pid("daemon"), store.pid("pid"));
     run.signal(Signal::KILL);
-    until_true("their end", || is_dead(daemon) && is_dead(helper));
-    until_true("the end of the group", || group.groups().is_empty());
+    eventually("their end", || is_dead(daemon) && is_dead(helper));
+    eventually("the end of the group", || group.groups().is_empty());
 }
 
 #[test]

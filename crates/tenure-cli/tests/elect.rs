@@ -1,9 +1,8 @@
 //! `tenure elect`: one leader at any time, and the next one after it.
 
-mod support;
-
 use rustix::process::Signal;
-use support::{Running, Store, is_dead, text, until_true};
+use tenure_testkit::command::{Running, Store, is_dead, text};
+use tenure_testkit::eventually;
 
 /// A candidate whose program writes its term to `term-NAME` and ends at SIGTERM.
 fn candidate(store: &Store, who: &str) -> Running {
@@ -65,7 +64,7 @@ fn a_leader_that_is_killed_is_followed_by_one_with_a_larger_term() {
     first.signal(Signal::KILL);
     assert!(leads(&store, "b") > term);
     assert_eq!(store.who("x")["holders"][0]["note"], "b");
-    until_true("the end of the first program", || is_dead(pid));
+    eventually("the end of the first program", || is_dead(pid));
     assert_eq!(first.end().0, None);
 }
 
@@ -83,9 +82,9 @@ fn who_loses_leadership_stops_its_program_and_campaigns_again() {
         term = next;
         other.says("the campaign goes on");
         assert_eq!(store.written(&format!("bye-{from}")), "bye");
-        until_true("the end of the program", || is_dead(store.pid(&format!("pid-{from}"))));
+        eventually("the end of the program", || is_dead(store.pid(&format!("pid-{from}"))));
         assert_eq!(store.who("x")["holders"][0]["note"], to);
-        until_true("its new campaign", || store.who("x")["waiting"] == 1);
+        eventually("its new campaign", || store.who("x")["waiting"] == 1);
     }
     // Who leads passes a signal on, who campaigns ends.
     first.signal(Signal::TERM);

@@ -1,12 +1,9 @@
 //! Readers and writers, permits, the fair line, latches and elections, on the embedded store and on a real Redis server.
 
-#[path = "../../tenure/tests/support/mod.rs"]
-mod servers;
-mod support;
-
 use rustix::process::Signal;
-use servers::{Needs, RedisServer, Test};
-use support::{Running, Store, kill, text, until_true};
+use tenure_testkit::command::{Running, Store, kill, text};
+use tenure_testkit::eventually;
+use tenure_testkit::{Needs, RedisServer, Test};
 
 type Case = fn(&Store);
 
@@ -30,7 +27,7 @@ fn main() {
     }
     let name = "redis::a_campaign_outlasts_a_store_that_is_away";
     tests.push(Test::new(name, Needs::Redis, a_campaign_outlasts_a_store_that_is_away));
-    servers::run(tests)
+    tenure_testkit::run(tests)
 }
 
 fn on(server: &RedisServer) -> Store {
@@ -88,7 +85,7 @@ fn readers_run_together_and_a_writer_waits_for_them(store: &Store) {
     let writer = hold(store, "c", ["--write"]);
     writer.says("waiting for x — held by 2 readers, the longest for ");
     let late = || store.output(["run", "-n", "--shared", "--busy-code", "9", "x", "--", "true"]);
-    until_true("the writer to be in line", || late().status.code() == Some(9));
+    eventually("the writer to be in line", || late().status.code() == Some(9));
     let stderr = text(&late().stderr);
     assert!(stderr.contains("somebody waits to write x — held by 2 readers"), "{stderr}");
 
@@ -170,7 +167,7 @@ fn a_fair_line_is_served_in_order(store: &Store) {
     let runs: Vec<Running> = (1..=5)
         .map(|n| {
             let run = store.start(["run", "--fair", "x", "--", "sh", "-c", &format!("echo {n} >> order")]);
-            until_true("its place in line", || store.who("x")["line"].as_array().map(Vec::len) == Some(n));
+            eventually("its place in line", || store.who("x")["line"].as_array().map(Vec::len) == Some(n));
             run
         })
         .collect();
@@ -211,7 +208,7 @@ fn a_lost_reader_is_stopped_like_any_other(store: &Store) {
     for (run, program) in readers.into_iter().zip(programs) {
         let (code, stderr) = run.end();
         assert_eq!(code, Some(76), "{stderr}");
-        assert!(stderr.contains("lost x: ") && support::is_dead(program), "{stderr}");
+        assert!(stderr.contains("lost x: ") && tenure_testkit::command::is_dead(program), "{stderr}");
     }
 }
 

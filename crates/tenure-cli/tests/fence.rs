@@ -1,18 +1,14 @@
 //! `tenure fence ddl`, run by the databases' own clients.
 
-#[path = "../../tenure/tests/support/mod.rs"]
-mod servers;
-mod support;
-
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use servers::{Needs, Test, mariadb, postgres};
-use support::{Store, text};
 use tenure::Token;
 use tenure::fence::sql::{Effect, FenceTable, Update};
 use tenure::fence::sqlite;
 use tenure::once::{self, OnceTable};
+use tenure_testkit::command::{Store, text};
+use tenure_testkit::{Needs, Test, mariadb, postgres};
 
 type Case = fn();
 
@@ -27,7 +23,7 @@ const CASES: [(Needs, &str, Case); 7] = [
 ];
 
 fn main() {
-    servers::run(CASES.into_iter().map(|(needs, name, case)| Test::new(name, needs, case)).collect())
+    tenure_testkit::run(CASES.into_iter().map(|(needs, name, case)| Test::new(name, needs, case)).collect())
 }
 
 /// What is printed, which must be without complaints.

@@ -1,14 +1,13 @@
 //! The guardian of a program: there before the program begins, replaced when it fails, and the last to go.
 #![cfg(target_os = "linux")]
 
-mod support;
-
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use support::{Running, Store, is_dead, nobody, until_true};
+use tenure_testkit::command::{Running, Store, is_dead};
+use tenure_testkit::{eventually, nobody};
 
 /// The guardian of a running `tenure`: its child that is not the program. Not one that is still being made: `tenure` waits
 /// for its birth.
@@ -25,12 +24,12 @@ fn a_guardian_that_is_killed_or_stopped_is_replaced() {
         let script = "trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done";
         let run = store.start(["run", "--lease", "3s", "x", "--", "sh", "-c", script]);
         let pid = store.pid("pid");
-        let guardian = support::until("the guardian", || guardian_of(run.pid(), pid));
-        support::kill(guardian, signal);
-        support::until("another one", || guardian_of(run.pid(), pid).filter(|other| *other != guardian));
+        let guardian = tenure_testkit::until("the guardian", || guardian_of(run.pid(), pid));
+        tenure_testkit::command::kill(guardian, signal);
+        tenure_testkit::until("another one", || guardian_of(run.pid(), pid).filter(|other| *other != guardian));
         assert!(is_dead(guardian), "{signal:?}");
         run.signal(Signal::STOP);
-        until_true("the end of the program", || is_dead(pid));
+        eventually("the end of the program", || is_dead(pid));
         run.signal(Signal::CONT);
         assert_eq!(run.end().0, Some(76), "{signal:?}");
     }
@@ -41,13 +40,13 @@ fn a_guardian_that_is_killed_is_replaced_before_there_is_a_renewal_to_tell_it() 
     let store = Store::new();
     let run = store.start(["run", "--lease", "24h", "x", "--", "sh", "-c", "echo $$ > pid; while :; do sleep 0.05; done"]);
     let pid = store.pid("pid");
-    let mut guardian = support::until("the guardian", || guardian_of(run.pid(), pid));
+    let mut guardian = tenure_testkit::until("the guardian", || guardian_of(run.pid(), pid));
     // Also one after the other.
     for _ in 0..3 {
         // Of an age at which it is missed at once.
         std::thread::sleep(std::time::Duration::from_millis(150));
-        support::kill(guardian, Signal::KILL);
-        guardian = support::until("another one", || guardian_of(run.pid(), pid).filter(|other| *other != guardian));
+        tenure_testkit::command::kill(guardian, Signal::KILL);
+        guardian = tenure_testkit::until("another one", || guardian_of(run.pid(), pid).filter(|other| *other != guardian));
     }
     run.signal(Signal::TERM);
     run.end();
@@ -60,9 +59,9 @@ fn a_guardian_that_is_killed_while_the_program_is_being_stopped_is_replaced() {
     let run = store.start(["run", "--lease", "24h", "--max-hold", "300ms", "x", "--", "sh", "-c", script]);
     let pid = store.pid("pid");
     store.written("asked");
-    let guardian = support::until("the guardian", || guardian_of(run.pid(), pid));
-    support::kill(guardian, Signal::KILL);
-    support::until("another one", || guardian_of(run.pid(), pid).filter(|other| *other != guardian));
+    let guardian = tenure_testkit::until("the guardian", || guardian_of(run.pid(), pid));
+    tenure_testkit::command::kill(guardian, Signal::KILL);
+    tenure_testkit::until("another one", || guardian_of(run.pid(), pid).filter(|other| *other != guardian));
     assert_eq!(run.end().0, Some(76));
 }
 
@@ -72,9 +71,9 @@ fn a_program_that_stops_its_tenure_at_once_has_a_guardian() {
         let store = Store::new();
         let run = store.start(["run", "--lease", "24h", "x", "--", "sh", "-c", "kill -STOP $PPID; echo $$ > pid; sleep 1000"]);
         let pid = store.pid("pid");
-        support::until("the guardian", || guardian_of(run.pid(), pid));
+        tenure_testkit::until("the guardian", || guardian_of(run.pid(), pid));
         run.signal(Signal::KILL);
-        until_true("the end of the program", || is_dead(pid));
+        eventually("the end of the program", || is_dead(pid));
     }
 }
 
@@ -86,7 +85,7 @@ fn a_program_that_others_stop_before_it_begins_begins_all_the_same() {
         let children = || std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", run.pid())).unwrap_or_default();
         let has_begun =
             |pid: i32| !std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains("__exec"));
-        until_true("the program", || {
+        eventually("the program", || {
             for pid in children().split_whitespace().filter_map(|pid| pid.parse().ok()) {
                 if !has_begun(pid) {
                     let _ = kill_process(Pid::from_raw(pid).expect("a number"), Signal::STOP);
@@ -107,12 +106,12 @@ fn a_guardian_keeps_the_lifeline_that_others_see() {
     let store = Store::new();
     let run = store.start(["run", "--lease", "2s", "x", "--", "sh", "-c", "echo $$ > pid; sleep 1000"]);
     let pid = store.pid("pid");
-    let guardian = support::until("the guardian", || guardian_of(run.pid(), pid));
+    let guardian = tenure_testkit::until("the guardian", || guardian_of(run.pid(), pid));
     let pipes = store.path("locks.db.clients");
     let lifeline = |guardian| std::fs::read_link(format!("/proc/{guardian}/fd/1")).unwrap_or_default();
     assert!(lifeline(guardian).starts_with(&pipes), "{:?}", lifeline(guardian));
     std::fs::rename(&pipes, store.path("elsewhere")).expect("moved");
-    support::until("another one", || guardian_of(run.pid(), pid).filter(|other| lifeline(*other).starts_with(&pipes)));
+    tenure_testkit::until("another one", || guardian_of(run.pid(), pid).filter(|other| lifeline(*other).starts_with(&pipes)));
     run.signal(Signal::TERM);
     run.end();
 }
@@ -124,7 +123,7 @@ fn a_guardian_that_could_not_be_started_is_started_when_that_is_possible() {
     let script = "echo $$ > pid; while :; do sleep 1000; done";
     let run = nobody::run(&store, &["run", "--lease", "2s", "x", "--", "sh", "-c", script]);
     let pid = store.pid("pid");
-    let guardian = support::until("the guardian", || guardian_of(run.pid(), pid));
+    let guardian = tenure_testkit::until("the guardian", || guardian_of(run.pid(), pid));
     // Of an age at which it is missed at once.
     std::thread::sleep(Duration::from_millis(150));
     let limit = |processes: &str| {
@@ -133,10 +132,10 @@ fn a_guardian_that_could_not_be_started_is_started_when_that_is_possible() {
         assert!(status.expect("prlimit").success());
     };
     limit("1");
-    support::kill(guardian, Signal::KILL);
+    tenure_testkit::command::kill(guardian, Signal::KILL);
     run.says("no guardian");
     limit("1000");
-    support::until("another one", || guardian_of(run.pid(), pid).filter(|other| *other != guardian));
+    tenure_testkit::until("another one", || guardian_of(run.pid(), pid).filter(|other| *other != guardian));
     run.signal(Signal::TERM);
     run.end();
 }
@@ -147,15 +146,15 @@ fn nobody_has_the_lock_of_a_killed_tenure_before_what_its_program_started_is_dea
     let script = "(echo $$ > pid; sh -c 'echo $$ > child; exec sleep 1000') & wait";
     let run = store.start(["run", "--lease", "24h", "x", "--", "sh", "-c", script]);
     let (pid, child) = (store.pid("pid"), store.pid("child"));
-    let guardian = support::until("the guardian", || guardian_of(run.pid(), pid));
+    let guardian = tenure_testkit::until("the guardian", || guardian_of(run.pid(), pid));
     let look = format!("sed 's/.*) //' /proc/{child}/stat > state 2> /dev/null; echo > next");
     let next = store.start(["run", "--wait", "1h", "x", "--", "sh", "-c", &look]);
-    until_true("the next one in line", || store.who("x")["waiting"].as_u64() == Some(1));
+    eventually("the next one in line", || store.who("x")["waiting"].as_u64() == Some(1));
     // A guardian that is late: it is not replaced by a tenure that stands still. The kernel lets it go on when tenure is dead.
     run.signal(Signal::STOP);
-    until_true("tenure stands still", || support::state(run.pid()) == Some('T'));
-    support::kill(guardian, Signal::STOP);
-    until_true("its guardian, too", || support::state(guardian) == Some('T'));
+    eventually("tenure stands still", || tenure_testkit::command::state(run.pid()) == Some('T'));
+    tenure_testkit::command::kill(guardian, Signal::STOP);
+    eventually("its guardian, too", || tenure_testkit::command::state(guardian) == Some('T'));
     run.signal(Signal::KILL);
     store.written("next");
     let state = std::fs::read_to_string(store.path("state")).expect("written");

@@ -1,10 +1,9 @@
 //! `who`, `ls`, `break`, usage errors, generated documentation, and what is never printed.
 
-mod support;
-
 use std::process::Stdio;
 
-use support::{Running, Store, text, until_true};
+use tenure_testkit::command::{Running, Store, text};
+use tenure_testkit::eventually;
 
 fn hold(store: &Store, name: &str, note: &str) -> Running {
     let file = format!("pid-{name}");
@@ -112,7 +111,7 @@ fn what_a_terminal_would_act_upon_is_escaped() {
             assert!(one["name"].as_str().expect("a name").starts_with(name), "{json}");
         }
         drop(run);
-        until_true("the end of the hold", || !store.is_held(name));
+        eventually("the end of the hold", || !store.is_held(name));
         std::fs::remove_file(store.path(&format!("pid-{name}"))).expect("it was written");
     }
 }

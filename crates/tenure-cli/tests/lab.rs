@@ -1,17 +1,13 @@
 //! The lab is a test itself: every story is played, and what it claims must be so.
 
-#[path = "../../tenure/tests/support/mod.rs"]
-mod servers;
-mod support;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
-use servers::{Needs, Test};
-use support::text;
+use tenure_testkit::command::text;
+use tenure_testkit::{Needs, Test};
 
 fn main() {
     let mut tests = vec![
@@ -27,7 +23,7 @@ fn main() {
         Test::new(format!("story_{id}_is_as_it_claims"), needs, move || a_story_is_as_it_claims(&id))
     });
     tests.extend(stories);
-    servers::run(tests)
+    tenure_testkit::run(tests)
 }
 
 fn lab(args: &[&str]) -> Output {
@@ -39,7 +35,7 @@ fn command(args: &[&str]) -> Command {
     command.arg("lab").args(args).stdin(Stdio::null());
     // A named server stays.
     if args.first() != Some(&"ls") && !args.contains(&"--server") {
-        command.args(["--server", &servers::server::program()]);
+        command.args(["--server", &tenure_testkit::server::program()]);
     }
     command
 }
@@ -150,7 +146,7 @@ fn says(port: u16, lines: &str) -> String {
 
 fn servers_answer_nobody_else_on_the_machine() {
     let mut playing = command(&["F1"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("tenure starts");
-    let (server, port, secret) = servers::until("a server of the lab is up", || {
+    let (server, port, secret) = tenure_testkit::until("a server of the lab is up", || {
         let server = family(playing.id()).into_iter().find(|pid| told_of(*pid, "cmdline").contains("127.0.0.1:"))?;
         let port =
             told_of(server, "cmdline").split("127.0.0.1:").nth(1)?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;

@@ -1,11 +1,10 @@
 //! A program that becomes another user cannot be stopped: that is said, and can be forbidden.
 #![cfg(target_os = "linux")]
 
-mod support;
-
 use rustix::process::{Pid, Signal, kill_process};
-use support::nobody::{NOBODY, break_as_nobody, run, unprivileged};
-use support::{is_dead, until_true};
+use tenure_testkit::command::is_dead;
+use tenure_testkit::eventually;
+use tenure_testkit::nobody::{NOBODY, break_as_nobody, run, unprivileged};
 
 /// Ends what tenure could not.
 struct Ends(i32);
@@ -52,7 +51,7 @@ fn with_no_new_privs_a_program_stays_who_it_is_and_is_stopped() {
         assert!(status.contains("NoNewPrivs:\t1") && status.contains(&format!("Uid:\t{NOBODY}\t")), "{status}");
         std::fs::remove_file(store.path("pid")).expect("it is there");
         break_as_nobody(&store);
-        until_true("its end", || is_dead(helper.0));
+        eventually("its end", || is_dead(helper.0));
         if command == "run" {
             assert_eq!(run.end().0, Some(76));
         } else {

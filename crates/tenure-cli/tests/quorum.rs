@@ -1,35 +1,34 @@
 //! The command on a quorum of real Redis servers.
 
-#[path = "../../tenure/tests/support/mod.rs"]
-mod servers;
-mod support;
-
 use std::process::Output;
 
 use serde_json::Value;
-use servers::server::Setup;
-use servers::{Needs, RedisServer, Test};
-use support::{Running, Store, text, until_true};
+use tenure_testkit::RedisServer;
+use tenure_testkit::command::{Running, Store, text};
+use tenure_testkit::eventually;
+use tenure_testkit::server::{Setup, start_all};
 
 const PASSWORD: &str = "canary-5ecret";
 /// An owner as Redisson writes it.
 const SOMEBODY: &str = "1b4e28ba-2fa1-4d2a-883f-0016d3cca427:1";
 
 fn main() {
-    servers::run(vec![
-        Test::new("who_shows_what_each_node_says", Needs::Redis, who_shows_what_each_node_says),
-        Test::new("a_vote_of_another_owner_can_be_told", Needs::Redis, a_vote_of_another_owner_can_be_told),
-        Test::new("nodes_that_do_not_answer_are_named", Needs::Redis, nodes_that_do_not_answer_are_named),
-        Test::new("a_node_that_restarted_empty_is_quarantined", Needs::Redis, a_node_that_restarted_empty_is_quarantined),
-        Test::new("the_same_server_twice_is_wrong_usage", Needs::Redis, the_same_server_twice_is_wrong_usage),
-        Test::new("what_a_quorum_does_not_carry_says_why", Needs::Redis, what_a_quorum_does_not_carry_says_why),
-        Test::new("a_url_that_a_shell_has_cut_is_told", Needs::Nothing, a_url_that_a_shell_has_cut_is_told),
-    ])
+    tenure_testkit::run(tenure_testkit::tests! {
+        Redis:
+            who_shows_what_each_node_says
+            a_vote_of_another_owner_can_be_told
+            nodes_that_do_not_answer_are_named
+            a_node_that_restarted_empty_is_quarantined
+            the_same_server_twice_is_wrong_usage
+            what_a_quorum_does_not_carry_says_why;
+        Nothing:
+            a_url_that_a_shell_has_cut_is_told;
+    })
 }
 
 fn three() -> Vec<RedisServer> {
     let setup = Setup::default().args(&["--requirepass", PASSWORD]);
-    Setup::start_all(&[&setup; 3])
+    start_all(&[&setup; 3])
 }
 
 /// A store on those servers. A busy machine may be slow to answer.
@@ -85,7 +84,7 @@ fn who_shows_what_each_node_says() {
 
     let _run = hold(&store);
     // A grant is told as soon as a majority has said yes.
-    until_true("the third vote", || shown(&store, ["who", "x"]).matches("held by").count() == 3);
+    eventually("the third vote", || shown(&store, ["who", "x"]).matches("held by").count() == 3);
     let held = shown(&store, ["who", "x"]);
     assert!(held.starts_with("NAME "), "{held}");
     for server in &servers {
@@ -157,7 +156,7 @@ fn a_node_that_restarted_empty_is_quarantined() {
     // Whoever only looks tells nobody of a longer lease, though 30s is what others have by default.
     let onlooker = quorum(&servers, "");
     // A server tells its age in whole seconds: who has not seen it grow takes it for up to a second younger than the holder did.
-    until_true("an onlooker counts the first node", || {
+    eventually("an onlooker counts the first node", || {
         !line_of(&shown(&onlooker, ["who", "x"]), &servers[0]).contains("quarantined")
     });
     servers[2].kill();
@@ -170,7 +169,7 @@ fn a_node_that_restarted_empty_is_quarantined() {
     let restarted = &nodes(&who)[2];
     assert_eq!((&restarted["standing"], &nodes(&who)[0]["standing"]), (&"quarantined".into(), &"counts".into()), "{who}");
     assert!(restarted["quarantine_left_ms"].as_u64().is_some_and(|left| (1..=4000).contains(&left)), "{who}");
-    until_true("its vote counts again", || nodes(&store.who("x"))[2]["standing"] == "counts");
+    eventually("its vote counts again", || nodes(&store.who("x"))[2]["standing"] == "counts");
 }
 
 fn the_same_server_twice_is_wrong_usage() {

@@ -1,26 +1,23 @@
 //! The command on a real Redis server.
 
-#[path = "../../tenure/tests/support/mod.rs"]
-mod servers;
-mod support;
-
 use std::process::{Command, Output};
 
-use servers::{Needs, RedisServer, Test, signal};
-use support::{Running, Store, text};
+use tenure_testkit::command::{Running, Store, text};
+use tenure_testkit::{RedisServer, Signal, signal};
 
 const PASSWORD: &str = "canary-5ecret";
 
 fn main() {
-    servers::run(vec![
-        Test::new("a_program_runs_under_a_lock_on_redis", Needs::Redis, a_program_runs_under_a_lock_on_redis),
-        Test::new("a_hung_server_stops_the_program_in_time", Needs::Redis, a_hung_server_stops_the_program_in_time),
-        Test::new("a_killed_server_is_unreachable", Needs::Redis, a_killed_server_is_unreachable),
-        Test::new("who_waits_for_a_lock_waits_for_its_store_too", Needs::Redis, who_waits_for_a_lock_waits_for_its_store_too),
-        Test::new("a_wait_without_a_store_ends_as_unreachable", Needs::Redis, a_wait_without_a_store_ends_as_unreachable),
-        Test::new("a_wait_outlasts_a_store_that_goes_away", Needs::Redis, a_wait_outlasts_a_store_that_goes_away),
-        Test::new("a_password_can_stand_in_a_file", Needs::Redis, a_password_can_stand_in_a_file),
-    ])
+    tenure_testkit::run(tenure_testkit::tests! {
+        Redis:
+            a_program_runs_under_a_lock_on_redis
+            a_hung_server_stops_the_program_in_time
+            a_killed_server_is_unreachable
+            who_waits_for_a_lock_waits_for_its_store_too
+            a_wait_without_a_store_ends_as_unreachable
+            a_wait_outlasts_a_store_that_goes_away
+            a_password_can_stand_in_a_file;
+    })
 }
 
 /// `tenure` on a server with a password, in the directory of a store.
@@ -67,7 +64,7 @@ fn a_hung_server_stops_the_program_in_time() {
     let script = "trap 'echo bye > got; exit 0' TERM; echo > ready; while :; do sleep 0.05; done";
     let run = start(&server, &store, &["run", "--lease", "3s", "x", "--", "sh", "-c", script]);
     store.written("ready");
-    signal(server.pid(), "STOP");
+    signal(server.pid(), Signal::STOP);
     assert_eq!(store.written("got"), "bye");
     let (code, stderr) = run.end();
     assert_eq!(code, Some(76), "{stderr}");

@@ -1,12 +1,11 @@
 //! `tenure run`: what the program gets, and what its end is reported as.
 
-mod support;
-
 use std::io::Write;
 use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
-use support::{Running, Store, text, until_true};
+use tenure_testkit::command::{Running, Store, text};
+use tenure_testkit::eventually;
 
 #[test]
 fn the_program_finds_name_token_and_owner_in_its_environment() {
@@ -165,7 +164,7 @@ fn signals_reach_the_whole_group() {
     let (pid, other) = (store.pid("pid"), store.pid("other"));
     run.signal(Signal::TERM);
     assert_eq!(run.end().0, Some(143));
-    until_true("the end of both", || support::is_dead(pid) && support::is_dead(other));
+    eventually("the end of both", || tenure_testkit::command::is_dead(pid) && tenure_testkit::command::is_dead(other));
 }
 
 #[test]
@@ -191,7 +190,7 @@ fn the_program_and_its_group_die_with_tenure() {
     let run = store.start(["run", "x", "--", "sh", "-c", script]);
     let (pid, other) = (store.pid("pid"), store.pid("other"));
     run.signal(Signal::KILL);
-    until_true("the end of both", || support::is_dead(pid) && support::is_dead(other));
+    eventually("the end of both", || tenure_testkit::command::is_dead(pid) && tenure_testkit::command::is_dead(other));
     assert_eq!(run.end().0, None);
 }
 
@@ -201,6 +200,6 @@ fn what_the_program_leaves_behind_in_good_order_is_left_alone() {
     let script = "sleep 1000 > /dev/null 2>&1 & echo $! > other";
     assert_eq!(store.output(["run", "x", "--", "sh", "-c", script]).status.code(), Some(0));
     let other = store.pid("other");
-    assert!(!support::is_dead(other) && !store.is_held("x"));
+    assert!(!tenure_testkit::command::is_dead(other) && !store.is_held("x"));
     rustix::process::kill_process(rustix::process::Pid::from_raw(other).expect("a pid"), Signal::KILL).expect("it runs");
 }

@@ -1,11 +1,9 @@
 //! Where the URL of the store comes from, and who gets to see it.
 
-mod support;
-
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use support::{Store, text};
+use tenure_testkit::command::{Store, text};
 
 /// `tenure` without a word of where the store is.
 fn bare<const N: usize>(store: &Store, args: [&str; N]) -> Command {

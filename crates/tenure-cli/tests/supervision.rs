@@ -1,8 +1,6 @@
 //! Nothing that happens to tenure itself lets the program outlive its lock: words that nobody reads, a stop.
 #![cfg(target_os = "linux")]
 
-mod support;
-
 use std::fs::{File, OpenOptions};
 use std::io::{PipeReader, PipeWriter, Write};
 use std::os::fd::AsRawFd;
@@ -10,7 +8,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
-use support::{Running, Store, is_dead, state, until_true};
+use tenure_testkit::command::{Running, Store, is_dead, state};
+use tenure_testkit::eventually;
 
 /// A stderr that nobody reads.
 struct Unread {
@@ -106,7 +105,7 @@ fn when_only_tenure_is_stopped_its_program_is_dead_before_the_next_one_runs() {
     let second = store.start(["run", "-v", "--lease", "3s", "x", "--", "sh", "-c", &script]);
     second.says("waiting for x");
     first.signal(Signal::STOP);
-    until_true("it to stop", || state(first.pid()) == Some('T'));
+    eventually("it to stop", || state(first.pid()) == Some('T'));
     assert_eq!(store.written("seen"), "dead dead");
     assert_eq!(second.end().0, Some(0));
     first.signal(Signal::CONT);
@@ -138,7 +137,7 @@ time.sleep(1000)";
 #[test]
 fn a_program_that_has_left_its_group_is_stopped_too() {
     if !Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success()) {
-        return support::skipped("there is no python3, in which the program is written");
+        return tenure_testkit::command::skipped("there is no python3, in which the program is written");
     }
     for stops in [false, true] {
         for what in ["leaves none behind", "leaves one behind"] {
@@ -150,7 +149,7 @@ fn a_program_that_has_left_its_group_is_stopped_too() {
             } else {
                 assert!(store.output(["break", "x"]).status.success());
             }
-            until_true("the end of the program", || is_dead(pid));
+            eventually("the end of the program", || is_dead(pid));
             if stops {
                 run.signal(Signal::CONT);
             }
@@ -167,10 +166,10 @@ fn a_stop_that_ends_in_time_costs_nothing() {
     let mut run = command.stdin(Stdio::piped()).spawn().expect("starts");
     let (pid, tenure) = (store.pid("pid"), i32::try_from(run.id()).expect("a process id"));
     for _ in 0..3 {
-        support::kill(tenure, Signal::STOP);
-        until_true("it to stop", || state(tenure) == Some('T'));
-        support::kill(tenure, Signal::CONT);
-        until_true("a renewal", || store.who("x")["holders"][0]["expires_in_ms"].as_u64().is_some_and(|ms| ms > 5000));
+        tenure_testkit::command::kill(tenure, Signal::STOP);
+        eventually("it to stop", || state(tenure) == Some('T'));
+        tenure_testkit::command::kill(tenure, Signal::CONT);
+        eventually("a renewal", || store.who("x")["holders"][0]["expires_in_ms"].as_u64().is_some_and(|ms| ms > 5000));
         assert!(!is_dead(pid));
     }
     drop(run.stdin.take());
@@ -185,7 +184,7 @@ fn as_first_process<const N: usize>(store: &Store, args: [&str; N]) -> Option<Co
         command
     };
     if !unshare().arg("true").stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
-        support::skipped("no process namespace can be made here");
+        tenure_testkit::command::skipped("no process namespace can be made here");
         return None;
     }
     let mut command = unshare();

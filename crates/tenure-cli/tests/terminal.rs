@@ -1,8 +1,6 @@
 //! `tenure run` at a terminal: the program owns it, Ctrl-C and Ctrl-Z reach it, and tenure keeps out of the way.
 #![cfg(target_os = "linux")]
 
-mod support;
-
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +10,8 @@ use std::sync::{Arc, Mutex};
 
 use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use support::{Running, Store, collect, is_dead, state, until_true};
+use tenure_testkit::command::{Running, Store, collect, is_dead, state};
+use tenure_testkit::eventually;
 
 /// A terminal with a person in front of it.
 struct Screen {
@@ -111,9 +110,9 @@ fn ctrl_z_stops_both_and_continuing_continues_both() {
     let pid = store.pid("pid");
     for _ in 0..3 {
         screen.typed(b"\x1a");
-        until_true("both to stop", || state(run.pid()) == Some('T') && state(pid) == Some('T'));
+        eventually("both to stop", || state(run.pid()) == Some('T') && state(pid) == Some('T'));
         run.signal(Signal::CONT);
-        until_true("both to go on", || state(run.pid()) != Some('T') && state(pid) != Some('T'));
+        eventually("both to go on", || state(run.pid()) != Some('T') && state(pid) != Some('T'));
     }
     screen.typed(b"hello\n");
     assert_eq!(run.end().0, Some(4));
@@ -127,13 +126,13 @@ fn a_program_that_was_stopped_for_longer_than_its_lease_never_runs_again() {
     let run = screen.start(&store, ["run", "--lease", "2s", "x", "--", "sh", "-c", script]);
     let pid = store.pid("pid");
     screen.typed(b"\x1a");
-    until_true("both to stop", || state(run.pid()) == Some('T') && state(pid) == Some('T'));
-    until_true("the end of the lease", || !store.is_held("x"));
+    eventually("both to stop", || state(run.pid()) == Some('T') && state(pid) == Some('T'));
+    eventually("the end of the lease", || !store.is_held("x"));
     screen.typed(b"hello\n");
     run.signal(Signal::CONT);
     assert_eq!(run.end().0, Some(76));
     assert!(is_dead(pid) && !store.path("ran").exists());
-    until_true("the reason", || screen.shows("lost x"));
+    eventually("the reason", || screen.shows("lost x"));
 }
 
 #[test]
@@ -142,13 +141,13 @@ fn waiting_shows_who_is_waited_for_and_the_line_is_erased() {
     let holder = store.start(["run", "--note", "the backup", "x", "--", "sh", "-c", "echo > ready; exec sleep 1000"]);
     store.written("ready");
     let run = screen.start(&store, ["run", "x", "--", "true"]);
-    until_true("the line", || screen.shows("waiting") && screen.shows("by the backup"));
+    eventually("the line", || screen.shows("waiting") && screen.shows("by the backup"));
     screen.typed(b"\x1a");
-    until_true("it to stop", || state(run.pid()) == Some('T'));
+    eventually("it to stop", || state(run.pid()) == Some('T'));
     run.signal(Signal::CONT);
-    until_true("it to go on", || state(run.pid()) != Some('T'));
+    eventually("it to go on", || state(run.pid()) != Some('T'));
     screen.typed(b"\x03");
     assert_eq!(run.end().0, Some(130));
-    until_true("the line to be erased", || screen.shows("\r\x1b[K"));
+    eventually("the line to be erased", || screen.shows("\r\x1b[K"));
     drop(holder);
 }

@@ -11,8 +11,6 @@ mod heap;
 mod measure;
 #[path = "engine/raw.rs"]
 mod raw;
-#[path = "../tests/support/mod.rs"]
-mod support;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,12 +19,12 @@ use std::time::Duration;
 
 use measure::{Bar, Contender, Report, as_float, crowd};
 use raw::Raw;
-use support::RedisServer;
 use tenure::backend::OwnerIds;
 use tenure::backend::{Attempt, Backend, Claim, Client, Mode, Queue, Released};
 use tenure::backends::memory::Memory;
 use tenure::clock::Clock;
 use tenure::{ClientId, Locker, Mutex, Resource};
+use tenure_testkit::RedisServer;
 use tokio::runtime::{Builder, Runtime};
 
 const CROWD: usize = 64;
@@ -184,7 +182,7 @@ fn hand_over_on(report: &mut Report, title: &str, runtime: &Runtime) {
 }
 
 fn redis(report: &mut Report) {
-    if !support::installed(&support::server::program()) {
+    if !tenure_testkit::server::is_installed() {
         println!("\nredis: SKIPPED: no redis-server is installed");
         return;
     }

@@ -1,23 +1,21 @@
 //! What a lock at a majority of several servers costs beside one at a single server, healthy and with two of five silent, all in
 //! one run. `cargo bench -p tenure --bench quorum`
 
-#[path = "../tests/support/mod.rs"]
-mod support;
-
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use support::cable::Cable;
-use support::quorum::QuorumSet;
 use tenure::Locker;
+use tenure_testkit::cable::Cable;
+use tenure_testkit::locker::hand_overs;
+use tenure_testkit::quorum::QuorumSet;
 
 const ROUNDS: usize = 3000;
 const HAND_OVERS: usize = 500;
 const OPTIONS: &str = "?quarantine=off";
 
 fn main() {
-    if !support::installed(&support::server::program()) {
+    if !tenure_testkit::server::is_installed() {
         println!("SKIPPED: no redis-server is installed");
         return;
     }
@@ -141,23 +139,8 @@ async fn silent(set: &QuorumSet) {
 /// From the call that releases to the grant in another client.
 async fn hand_over(set: &QuorumSet) {
     for n in [1, 5] {
-        let mut pair = [locker(set, n, Duration::ZERO).await.0, locker(set, n, Duration::ZERO).await.0];
-        let mut guard = pair[0].mutex("H").lock().await.expect("locked");
-        let mut times = Vec::new();
-        for _ in 0..HAND_OVERS {
-            let waiter = tokio::spawn({
-                let lock = pair[1].mutex("H").lock();
-                async move { (lock.await.expect("locked"), Instant::now()) }
-            });
-            // It has been told "busy" and waits.
-            tokio::time::sleep(Duration::from_millis(5)).await;
-            let start = Instant::now();
-            guard.release().await.expect("given back");
-            let (next, at) = waiter.await.expect("no panic");
-            times.push(at - start);
-            guard = next;
-            pair.swap(0, 1);
-        }
+        let pair = [locker(set, n, Duration::ZERO).await.0, locker(set, n, Duration::ZERO).await.0];
+        let mut times = hand_overs(pair, HAND_OVERS, Duration::from_millis(5)).await;
         row(&format!("hand-over to another client, {n} node{}", if n == 1 { "" } else { "s" }), &mut times);
     }
 }

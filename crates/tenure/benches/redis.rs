@@ -1,20 +1,18 @@
 //! What a lock on Redis costs beside a bare round trip, and how fast a release wakes another process: tracking against
 //! pub/sub, all in one run on one server. `cargo bench -p tenure --bench redis`
 
-#[path = "../tests/support/mod.rs"]
-mod support;
-
 use std::time::{Duration, Instant};
 
 use redis::{AsyncConnectionConfig, cmd};
-use support::RedisServer;
 use tenure::Locker;
+use tenure_testkit::RedisServer;
+use tenure_testkit::locker::hand_overs;
 
 const ROUNDS: usize = 3000;
 const HAND_OVERS: usize = 1000;
 
 fn main() {
-    if !support::installed(&support::server::program()) {
+    if !tenure_testkit::server::is_installed() {
         println!("SKIPPED: no redis-server is installed");
         return;
     }
@@ -134,23 +132,9 @@ async fn family(server: &RedisServer) {
 /// From the call that releases to the grant in another client.
 async fn hand_over(server: &RedisServer, name: &str, options: &str) {
     let url = format!("{}?{options}", server.url());
-    let mut pair = [Locker::connect(&url).await.expect("connected"), Locker::connect(&url).await.expect("connected")];
-    let mut guard = pair[0].mutex("H").lock().await.expect("locked");
-    let (before, mut times) = (sent(server), Vec::new());
-    for _ in 0..HAND_OVERS {
-        let waiter = tokio::spawn({
-            let lock = pair[1].mutex("H").lock();
-            async move { (lock.await.expect("locked"), Instant::now()) }
-        });
-        // It has been told "busy" and waits.
-        tokio::time::sleep(Duration::from_millis(2)).await;
-        let start = Instant::now();
-        guard.release().await.expect("given back");
-        let (next, at) = waiter.await.expect("no panic");
-        times.push(at - start);
-        guard = next;
-        pair.swap(0, 1);
-    }
+    let pair = [Locker::connect(&url).await.expect("connected"), Locker::connect(&url).await.expect("connected")];
+    let before = sent(server);
+    let times = hand_overs(pair, HAND_OVERS, Duration::from_millis(2)).await;
     row(&format!("hand-over to another client, {name}"), times, per(server, before, HAND_OVERS));
 }
 

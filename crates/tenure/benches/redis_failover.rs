@@ -5,20 +5,17 @@
 //! cluster shows it as the slot's owner. *Asked before*: `lock()` was called while the master was down and has been asking
 //! since. *Asked after*: it is called at that moment, by a client that has done nothing meanwhile.
 
-#[path = "../tests/support/mod.rs"]
-mod support;
-
 use std::time::{Duration, Instant};
 
-use support::cluster::Cluster;
-use support::locker::connect;
-use support::sentinel::SentinelSet;
-use support::signal;
+use tenure_testkit::cluster::Cluster;
+use tenure_testkit::locker::connect;
+use tenure_testkit::sentinel::SentinelSet;
+use tenure_testkit::{Signal, signal};
 
 const ROUNDS: usize = 5;
 
 fn main() {
-    if !support::installed(&support::server::program()) {
+    if !tenure_testkit::server::is_installed() {
         println!("SKIPPED: no redis-server is installed");
         return;
     }
@@ -57,7 +54,7 @@ fn main() {
 }
 
 fn end(hang: bool, pid: u32) {
-    signal(pid, if hang { "STOP" } else { "KILL" });
+    signal(pid, if hang { Signal::STOP } else { Signal::KILL });
 }
 
 /// Times of one failover: until the promotion, and from there to the two grants.

@@ -1,23 +1,7 @@
 //! Every break leaves an event under `tenure::audit`, whoever asks for it.
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
-
 use tenure::Locker;
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("no panic").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
+use tenure_testkit::log::Log;
 
 /// The audit events of what is done with a locker.
 fn events<F: Future<Output = tenure::Result<()>>>(work: impl FnOnce(Locker) -> F) -> Vec<String> {
@@ -32,7 +16,7 @@ fn events<F: Future<Output = tenure::Result<()>>>(work: impl FnOnce(Locker) -> F
             work(locker).await.expect("all went well");
         });
     });
-    let text = String::from_utf8(log.0.lock().expect("no panic").clone()).expect("UTF-8");
+    let text = log.text();
     text.lines().map(str::to_owned).collect()
 }
 

@@ -1,19 +1,17 @@
 //! The suite on every store, plain and through faults: one line per store.
 
-mod support;
-
 use std::collections::HashSet;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use support::acl::{PASSWORD, documented_user};
-use support::cluster::Cluster;
-use support::sentinel::SentinelSet;
-use support::server::{Login, Setup};
-use support::tls::{certificates, tls_server};
-use support::{Needs, RedisServer, Test};
 use tenure::backends::faulty::Plan;
 use tenure::conformance::{Property, Subject, properties};
+use tenure_testkit::acl::{PASSWORD, documented_user};
+use tenure_testkit::cluster::Cluster;
+use tenure_testkit::sentinel::SentinelSet;
+use tenure_testkit::server::{Login, Setup};
+use tenure_testkit::tls::{certificates, tls_server};
+use tenure_testkit::{Needs, RedisServer, Test};
 
 /// Long enough for a noisy machine, short enough to wait for.
 const LEASE: Duration = Duration::from_secs(2);
@@ -257,7 +255,7 @@ fn main() {
             tests.push(Test::new(name, store.needs, move || (store.check)(&property, Subject::faulty)));
         }
     }
-    support::run_then(tests, no_key_is_left_for_ever)
+    tenure_testkit::run_then(tests, no_key_is_left_for_ever)
 }
 
 fn every_scheme_is_tested() {
@@ -268,6 +266,6 @@ fn every_scheme_is_tested() {
 
 /// After the whole suite: what is there may outlive its use, but not for ever.
 fn no_key_is_left_for_ever() {
-    let left = support::server::keys_for_ever();
+    let left = tenure_testkit::server::keys_for_ever();
     assert!(left.is_empty(), "keys that would stay for ever: {left:?}");
 }

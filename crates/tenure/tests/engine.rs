@@ -1,10 +1,7 @@
 //! What the engine promises whatever the store: time, executors, drops, limits, what it tells of itself.
 
-#[path = "support/bare.rs"]
-mod bare;
-
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::backend::Client;
@@ -14,7 +11,8 @@ use tenure::clock::Clock;
 use tenure::{Error, Guard, HoldState, Locker, LostReason, Owner};
 use tokio::runtime::Handle;
 
-use bare::block_on;
+use tenure_testkit::bare::block_on;
+use tenure_testkit::log::Events;
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -213,21 +211,20 @@ async fn an_owner_that_holds_a_lock_is_never_told_that_it_is_busy() {
 
 #[test]
 fn events_carry_name_and_token() {
-    let log = Log::default();
-    let seen = Arc::clone(&log.0);
-    tracing::subscriber::with_default(log, || {
+    let events = Events::up_to(tracing::Level::TRACE);
+    tracing::subscriber::with_default(events.clone(), || {
         have_events();
         // An event that another test's thread met for the first time in the moment that this one began to listen may be thought to
         // interest nobody. By now all are known.
         tracing::callsite::rebuild_interest_cache();
-        seen.lock().expect("not poisoned").clear();
+        events.kept().clear();
         have_events();
     });
-    let seen = seen.lock().expect("not poisoned");
-    let events: BTreeSet<&str> = seen.iter().map(|(event, _)| event.as_str()).collect();
+    let seen = events.kept();
+    let names: BTreeSet<&str> = seen.iter().map(|(event, _)| event.as_str()).collect();
     assert!(
-        ["granted", "waited", "renewed", "renewal failed", "released", "lost"].iter().all(|e| events.contains(e)),
-        "{events:?}"
+        ["granted", "waited", "renewed", "renewal failed", "released", "lost"].iter().all(|name| names.contains(name)),
+        "{names:?}"
     );
     for (event, fields) in seen.iter() {
         // A question that failed has no token yet.
@@ -281,39 +278,4 @@ fn have_events() {
         tokio::time::sleep(LEASE * 2).await;
         assert!(guard.is_valid() && locker.stats().renewal_failures > 0);
     });
-}
-
-/// Keeps the library's events: the message, and all fields as text.
-#[derive(Default)]
-struct Log(Arc<Mutex<Vec<(String, String)>>>);
-
-impl tracing::Subscriber for Log {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        metadata.target().starts_with("tenure")
-    }
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        struct Fields(String, String);
-        impl tracing::field::Visit for Fields {
-            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-                if field.name() == "message" {
-                    self.0 = format!("{value:?}");
-                } else {
-                    self.1 += &format!("{}={value:?} ", field.name());
-                }
-            }
-        }
-        let mut fields = Fields(String::new(), String::new());
-        event.record(&mut fields);
-        self.0.lock().expect("not poisoned").push((fields.0, fields.1));
-    }
-
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-    fn enter(&self, _: &tracing::span::Id) {}
-    fn exit(&self, _: &tracing::span::Id) {}
 }

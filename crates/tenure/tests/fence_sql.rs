@@ -1,7 +1,6 @@
 //! Fences in databases: the same cases on PostgreSQL, MariaDB and SQLite, over every driver.
 
 mod sql_session;
-mod support;
 
 mod fence_sql_cases {
     pub(crate) mod column;
@@ -24,8 +23,8 @@ mod fence_tokio_postgres;
 
 use fence_sql_cases::session::{KINDS, Place};
 use fence_sql_cases::{column, marks, names, own, races, table};
-use support::locker::block_on;
-use support::{Needs, Test, mariadb, postgres};
+use tenure_testkit::locker::block_on;
+use tenure_testkit::{Needs, Test, mariadb, postgres};
 
 /// Cases on some kinds of databases and drivers.
 macro_rules! on {
@@ -120,5 +119,5 @@ fn main() {
         ("diesel_runs_the_statements", own::diesel_runs_the_statements),
     ];
     tests.extend(drivers.map(|(name, run)| Test::new(format!("drivers::{name}"), Needs::Drivers, run)));
-    support::run(tests);
+    tenure_testkit::run(tests);
 }

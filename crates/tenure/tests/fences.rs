@@ -1,7 +1,5 @@
 //! Fences at the storage: nothing that comes too late is written, whatever the storage is.
 
-mod support;
-
 mod fence_cases {
     pub(crate) mod file;
     pub(crate) mod file_planted;
@@ -19,10 +17,10 @@ mod fence_cases {
 use fence_cases::{file, file_planted, file_processes, http, http_bounds, object, redis, redis_cluster, redis_races};
 
 fn main() {
-    if let Some(role) = support::player::role() {
+    if let Some(role) = tenure_testkit::player::role() {
         return file_processes::play(&role);
     }
-    support::run(tests! {
+    tenure_testkit::run(tenure_testkit::tests! {
         Redis in redis:
             what_is_not_smaller_writes_and_what_is_smaller_is_stale
             a_stale_write_leaves_the_value_and_its_end_alone

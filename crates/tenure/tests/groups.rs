@@ -1,7 +1,5 @@
 //! What is made of several locks: all or none, stripes, leaders, partitions, keys in order. On every kind of store.
 
-mod support;
-
 mod group_cases {
     pub(crate) mod election;
     pub(crate) mod multi;
@@ -13,8 +11,8 @@ mod group_cases {
 
 use group_cases::store::Store;
 use group_cases::{election, multi, partitions, serial, striped};
-use support::locker::block_on;
-use support::{Needs, Test};
+use tenure_testkit::locker::block_on;
+use tenure_testkit::{Needs, Test};
 
 macro_rules! on_all_stores {
     ($($module:ident: $($name:ident)*;)*) => {{
@@ -62,5 +60,5 @@ fn main() {
     tests.push(Test::new("all_are_asked_for_at_once", Needs::Nothing, multi::all_are_asked_for_at_once));
     tests.push(Test::new("wrong_requests_are_refused_with_a_reason", Needs::Nothing, || block_on(multi::wrong_requests())));
     tests.push(Test::new("any_executor_will_do", Needs::Nothing, striped::any_executor_will_do));
-    support::run(tests)
+    tenure_testkit::run(tests)
 }

@@ -1,8 +1,6 @@
 //! Locks that are shared with other libraries: Redisson, redis-py, redsync, node-redlock. `interop/run` builds programs with
 //! these and runs this one; what is not built is skipped.
 
-mod support;
-
 mod interop_cases {
     pub(crate) mod crowd;
     pub(crate) mod fair;
@@ -19,14 +17,14 @@ mod interop_cases {
 }
 
 use interop_cases::{java, latch, place, plain, process, verbs};
-use support::peer::Language;
-use support::{Needs, Test};
+use tenure_testkit::peer::Language;
+use tenure_testkit::{Needs, Test};
 
 fn main() {
     if process::play() {
         return;
     }
-    let mut tests = tests! { Java in verbs: every_verb_of_java_does_what_it_says java_wakes_java; };
+    let mut tests = tenure_testkit::tests! { Java in verbs: every_verb_of_java_does_what_it_says java_wakes_java; };
     for (place_name, place) in place::PLACES {
         for (kind, cases) in java::ROWS {
             for (name, case) in cases.iter().copied().flatten() {
@@ -45,5 +43,5 @@ fn main() {
             tests.push(Test::new(format!("plain::{}::{name}", language.name()), needs, move || case(language)));
         }
     }
-    support::run(tests)
+    tenure_testkit::run(tests)
 }

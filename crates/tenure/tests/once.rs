@@ -1,7 +1,6 @@
 //! Work that is done once, on every store of records.
 
 mod sql_session;
-mod support;
 
 mod once_cases {
     pub(crate) mod exact;
@@ -17,9 +16,9 @@ mod once_cases {
 
 use once_cases::shelf::{KINDS, Shelf};
 use once_cases::{exact, in_redis, kills, requests, runs, verbs};
-use support::locker::block_on;
-use support::server::keys_for_ever;
-use support::{Test, player};
+use tenure_testkit::locker::block_on;
+use tenure_testkit::server::keys_for_ever;
+use tenure_testkit::{Test, player};
 
 /// On all kinds but as many as are to be left out.
 macro_rules! on_kinds {
@@ -97,7 +96,7 @@ fn main() {
             a_ticket_is_good_for_its_own_transaction
             a_missing_table_says_how_to_make_it;
     });
-    tests.extend(tests! {
+    tests.extend(tenure_testkit::tests! {
         Nothing in requests:
             wrong_requests_are_refused_with_a_reason
             any_executor_will_do
@@ -109,5 +108,5 @@ fn main() {
             a_key_that_is_something_else_is_a_typed_error
             a_script_that_the_server_lost_is_sent_again;
     });
-    support::run_then(tests, || assert_eq!(keys_for_ever(), Vec::<String>::new(), "all records end some day"))
+    tenure_testkit::run_then(tests, || assert_eq!(keys_for_ever(), Vec::<String>::new(), "all records end some day"))
 }

@@ -1,15 +1,13 @@
 //! Real processes: killed, stopped, and very many at once. Each is this program again, in a role.
 
-mod support;
-
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, Read, Seek, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use support::player::{self, Player};
-use support::{Needs, RedisServer, Test, eventually, signal};
 use tenure::Locker;
+use tenure_testkit::player::{self, Player};
+use tenure_testkit::{Needs, RedisServer, Signal, Test, eventually, signal};
 
 /// A store that a test's processes share.
 #[derive(Clone, Copy)]
@@ -65,7 +63,7 @@ fn main() {
     tests.push(Test::new("sqlite::tokens_outlive_all_processes", Needs::Nothing, move || {
         tokens_outlive_all_processes(&(sqlite.open)())
     }));
-    support::run(tests)
+    tenure_testkit::run(tests)
 }
 
 fn play(role: &str) {
@@ -189,12 +187,12 @@ fn a_stopped_holder_knows_before_its_next_statement(store: Opened) {
         holder.tell("check");
         assert_eq!(holder.line(), "true");
         // It reads its next line: it stands still there, and not between a check and a write.
-        signal(holder.child.id(), "STOP");
+        signal(holder.child.id(), Signal::STOP);
         let mut next = Player::start("hold", &short(&store), &[]);
         let larger: u64 = next.line().parse().expect("locked when the lease of the one that stands still has ended");
         assert!(larger > token);
         holder.tell(word);
-        signal(holder.child.id(), "CONT");
+        signal(holder.child.id(), Signal::CONT);
         let answer = holder.line();
         let known = ["false", "lost", "the lease ended before a renewal was confirmed", "the store says that the hold is gone"];
         assert!(known.contains(&answer.as_str()), "{word}: {answer}");

@@ -1,7 +1,5 @@
 //! One lock made of several independent Redis servers, under real faults: of servers, of ways to them and of clocks.
 
-mod support;
-
 mod quorum_cases {
     pub(crate) mod away;
     pub(crate) mod bad_day;
@@ -16,10 +14,10 @@ mod quorum_cases {
 use quorum_cases::{away, bad_day, clocks, pauses, refusals, restarts, supports};
 
 fn main() {
-    if let Some(role) = support::player::role() {
+    if let Some(role) = tenure_testkit::player::role() {
         return pauses::play(&role);
     }
-    let mut tests = tests! {
+    let mut tests = tenure_testkit::tests! {
         Cc in clocks:
             a_clock_a_minute_ahead_makes_no_second_holder
             a_clock_an_hour_behind_makes_no_second_holder
@@ -71,5 +69,5 @@ fn main() {
             a_fenced_store_rejects_what_is_stale;
     };
     tests.extend(away::tests());
-    support::run(tests)
+    tenure_testkit::run(tests)
 }

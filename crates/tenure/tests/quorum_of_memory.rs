@@ -1,4 +1,4 @@
-//! A quorum whose nodes a test can silence, slow down and make forget, on a paused clock.
+//! The rules of a quorum on a paused clock: votes, restarts, crowds. A test can silence, slow down and reset each node (`set`).
 
 mod quorum_of_memory_cases {
     mod crowds;

@@ -1,7 +1,5 @@
 //! What only Redis has: its layout, its errors, its failures, and what a lock costs there.
 
-mod support;
-
 mod redis_cases {
     pub(crate) mod cost;
     pub(crate) mod fair;
@@ -50,7 +48,7 @@ use redis_cases::tracking::*;
 use redis_cases::turns::*;
 
 fn main() {
-    support::run(tests! {
+    tenure_testkit::run(tenure_testkit::tests! {
         Redis:
             an_identification_is_forgotten_after_twice_the_longest_lease
             a_lease_that_nobody_comes_with_any_more_is_forgotten

@@ -1,7 +1,5 @@
 //! Many Redis servers: sentinels, clusters, replicas; failovers and moving slots under held and awaited locks.
 
-mod support;
-
 mod fleet_cases {
     pub(crate) mod cluster;
     pub(crate) mod crowd;
@@ -15,7 +13,7 @@ mod fleet_cases {
 use fleet_cases::{cluster, deaf, moving, options, replicas, sentinel};
 
 fn main() {
-    support::run(tests! {
+    tenure_testkit::run(tenure_testkit::tests! {
         Redis in sentinel:
             a_killed_master_costs_no_hold_and_no_waiter
             a_hung_master_is_left_as_soon_as_another_is_named

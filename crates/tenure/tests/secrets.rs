@@ -3,29 +3,13 @@
 #[path = "stores/toy.rs"]
 mod toy;
 
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use proptest::prelude::*;
 use tenure::{Error, Locker, secret};
-
-/// All that was logged at any level.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("no panic").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
+use tenure_testkit::log::Log;
 
 /// All that can be printed of an error, and of what is under it.
 fn with_sources(error: &(dyn std::error::Error + 'static)) -> String {
@@ -48,7 +32,7 @@ fn said(url: &str) -> String {
         Ok(locker) => format!("{locker:?}"),
         Err(error) => with_sources(&error),
     };
-    format!("{said}\n{}", String::from_utf8_lossy(&log.0.lock().expect("no panic")))
+    format!("{said}\n{}", log.text())
 }
 
 /// The pieces of a password that nobody writes by accident: four characters, two of them letters or digits of ours.

@@ -1,7 +1,5 @@
 //! The embedded store among users, files and directories that mean no good.
 
-mod support;
-
 mod sqlite_cases {
     pub(crate) mod common;
     pub(crate) mod filesystems;
@@ -22,7 +20,7 @@ use sqlite_cases::pipes::*;
 use sqlite_cases::places::*;
 use sqlite_cases::removed::*;
 use sqlite_cases::schema::*;
-use support::player;
+use tenure_testkit::player;
 
 fn main() {
     if let Some(role) = player::role() {
@@ -37,7 +35,7 @@ fn main() {
             _ => runtime.block_on(async { hold(&tenure::Locker::connect(&url).await.expect("connected")).await }),
         };
     }
-    support::run(tests! {
+    tenure_testkit::run(tenure_testkit::tests! {
         Nothing:
             a_link_in_place_of_the_directory_of_clients_is_not_followed
             what_is_no_pipe_of_a_client_is_left_alone

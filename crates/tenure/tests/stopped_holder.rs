@@ -1,18 +1,16 @@
 //! A holder that is stopped after its last look at the lock, for longer than its lease, and then writes without looking again: two
 //! hundred times in a row. Each write goes to a fenced row and to one without a fence, so that one run shows both.
 
-mod support;
-
 use std::io::BufRead;
 use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use support::player::{self, Player};
-use support::{Needs, RedisServer, Test, signal, stop};
 use tenure::fence::sql::{Effect, Update};
 use tenure::fence::{Pass, sqlite};
 use tenure::{Guard, Locker, Token};
+use tenure_testkit::player::{self, Player};
+use tenure_testkit::{Needs, RedisServer, Signal, Test, signal, stop};
 
 const ROUNDS: usize = 200;
 const LEASE: Duration = Duration::from_millis(150);
@@ -35,7 +33,7 @@ fn main() {
         let server = RedisServer::start();
         (server.url(), Some(server))
     };
-    support::run(vec![
+    tenure_testkit::run(vec![
         Test::new("redis::two_hundred_late_writes_are_all_refused", Needs::Redis, run(redis)),
         Test::new("sqlite::two_hundred_late_writes_are_all_refused", Needs::Nothing, run(dir)),
     ])
@@ -58,7 +56,7 @@ fn two_hundred_late_writes(url: &str) {
         assert!(guard.token() > token);
         assert!(shop.write("next", &guard), "the holder writes");
         runtime.block_on(guard.release()).expect("given back");
-        signal(late.child.id(), "CONT");
+        signal(late.child.id(), Signal::CONT);
         late.tell("write");
         let said = late.line();
         refused += usize::from(said.starts_with("refused"));

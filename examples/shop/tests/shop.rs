@@ -1,17 +1,14 @@
 //! The shop on real servers: what it answers, and ten thousand orders on a bad day.
 
-#[path = "../../../crates/tenure/tests/support/mod.rs"]
-mod servers;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::{Value, json};
-use servers::{Needs, RedisServer, Test, postgres};
+use tenure_testkit::{Needs, RedisServer, Test, postgres};
 
 fn main() {
-    servers::run(vec![
+    tenure_testkit::run(vec![
         Test::new(
             "an_order_is_sold_once_and_answered_always",
             Needs::RedisAndPostgres,

@@ -7,7 +7,7 @@ use tenure::ClientId;
 use tokio::runtime::Runtime;
 
 use super::measure::{Contender, crowd};
-use super::support::RedisServer;
+use tenure_testkit::RedisServer;
 
 const ACQUIRE: &str = concat!(
     include_str!("../../src/backends/redis/scripts/more.lua"),

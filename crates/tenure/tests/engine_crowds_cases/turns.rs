@@ -6,9 +6,28 @@ use std::time::Duration;
 
 use super::slow::{Slow, lockers, store};
 use tenure::backend::{Attempt, Backend, Claim, Mode, Queue};
-use tenure::{Locker, Resource};
+use tenure::{Guard, Locker, Resource};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+
+/// Locks to write, or alone.
+async fn lock(locker: &Locker, write: bool) -> Guard {
+    if write { locker.rwlock("a").write().await } else { locker.mutex("a").lock().await }.expect("locked")
+}
+
+/// A client gets the lock again and again, while another client has counted its grants.
+async fn comes_to_its_turn(locker: &Locker, write: bool, grants: &AtomicU64) {
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_millis(333)).await;
+        let before = grants.load(Ordering::SeqCst);
+        let got = tokio::time::timeout(Duration::from_secs(60), lock(locker, write)).await;
+        let guard = got.expect("it comes to its turn");
+        let passed = grants.load(Ordering::SeqCst) - before;
+        // A share is a grant and fifteen hand-overs. The pauses after them grow: 5, 10, 20 and 40 ms.
+        assert!(passed <= 6 * 16, "{passed} grants of the other client came first");
+        guard.release().await.expect("given back");
+    }
+}
 
 #[tokio::test(start_paused = true)]
 async fn many_tasks_of_one_client_leave_a_turn_to_one_of_another() {
@@ -21,24 +40,14 @@ async fn many_tasks_of_one_client_leave_a_turn_to_one_of_another() {
             let (many, grants, stop) = (many.clone(), Arc::clone(&grants), Arc::clone(&stop));
             tasks.spawn(async move {
                 while !stop.load(Ordering::SeqCst) {
-                    let lock = many.rwlock("a");
-                    let guard = if write { lock.write().await } else { many.mutex("a").lock().await }.expect("locked");
+                    let guard = lock(&many, write).await;
                     grants.fetch_add(1, Ordering::SeqCst);
                     tokio::time::sleep(Duration::from_millis(20)).await;
                     guard.release().await.expect("given back");
                 }
             });
         }
-        for _ in 0..20 {
-            tokio::time::sleep(Duration::from_millis(333)).await;
-            let before = grants.load(Ordering::SeqCst);
-            let lock = async { if write { one.rwlock("a").write().await } else { one.mutex("a").lock().await } };
-            let guard = tokio::time::timeout(Duration::from_secs(60), lock).await.expect("it comes to its turn").expect("locked");
-            let passed = grants.load(Ordering::SeqCst) - before;
-            // A share is a grant and fifteen hand-overs. The pauses after them grow: 5, 10, 20 and 40 ms.
-            assert!(passed <= 6 * 16, "{passed} grants of the other client came first");
-            guard.release().await.expect("given back");
-        }
+        comes_to_its_turn(&one, write, &grants).await;
         stop.store(true, Ordering::SeqCst);
         while tasks.join_next().await.is_some() {}
     }
@@ -49,31 +58,19 @@ async fn a_task_that_comes_back_at_once_leaves_a_turn_to_one_of_another_client()
     for write in [false, true] {
         // Nobody of its process stands in line behind it.
         let (_, far, near) = lockers(Slow { question_takes: Duration::from_millis(30), ..Slow::default() });
-        let lock = move |locker: &Locker| {
-            let (mutex, rwlock) = (locker.mutex("a"), locker.rwlock("a"));
-            async move { if write { rwlock.write().await } else { mutex.lock().await } }
-        };
         let grants = Arc::new(AtomicU64::new(0));
         let comes_back = tokio::spawn({
             let grants = Arc::clone(&grants);
             async move {
                 loop {
-                    let guard = lock(&near).await.expect("locked");
+                    let guard = lock(&near, write).await;
                     grants.fetch_add(1, Ordering::SeqCst);
                     tokio::time::sleep(Duration::from_millis(20)).await;
                     guard.release().await.expect("given back");
                 }
             }
         });
-        for _ in 0..20 {
-            tokio::time::sleep(Duration::from_millis(333)).await;
-            let before = grants.load(Ordering::SeqCst);
-            let got = tokio::time::timeout(Duration::from_secs(60), lock(&far)).await;
-            let guard = got.expect("it comes to its turn").expect("locked");
-            let passed = grants.load(Ordering::SeqCst) - before;
-            assert!(passed <= 6 * 16, "{passed} grants of the other client came first");
-            guard.release().await.expect("given back");
-        }
+        comes_to_its_turn(&far, write, &grants).await;
         comes_back.abort();
     }
 }

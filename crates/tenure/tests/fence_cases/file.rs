@@ -14,7 +14,7 @@ use tenure::Locker;
 use tenure::fence::file::{Error, FencedFile, Trouble};
 
 use super::redis::{LARGE, stale, token};
-use crate::support::locker::block_on;
+use tenure_testkit::locker::block_on;
 
 pub(super) fn dir() -> TempDir {
     tempfile::tempdir().expect("a directory")

@@ -11,8 +11,8 @@ use tenure::fence::file::{Error, Trouble};
 
 use super::file::{dir, fence_of, fenced, mark, names};
 use super::redis::token;
-use crate::support::player::Player;
-use crate::support::{eventually, signal, stop};
+use tenure_testkit::player::Player;
+use tenure_testkit::{Signal, eventually, signal, stop};
 
 /// Large enough to be killed in the middle of.
 const LINES: usize = 20_000;
@@ -134,7 +134,7 @@ pub(crate) fn a_writer_that_was_stopped_is_stale_when_it_wakes_up() {
     stop(slow.child.id());
     slow.tell("write");
     fenced(&path).write(&content(9), &token(9)).expect("written meanwhile");
-    signal(slow.child.id(), "CONT");
+    signal(slow.child.id(), Signal::CONT);
     assert_eq!(slow.line(), "stale 5 9");
     assert_eq!((whose(&fs::read(&path).expect("read")), mark(&path), names(dir.path()).len()), (9, 9, 2));
 }
@@ -156,7 +156,7 @@ pub(crate) fn writers_stopped_at_any_moment_do_not_overwrite() {
             Err(Error::Store(Trouble::Busy { .. })) => true,
             Err(other) => panic!("{other}"),
         };
-        signal(slow.child.id(), "CONT");
+        signal(slow.child.id(), Signal::CONT);
         if busy {
             fenced(&path).write(&content(largest), &token(largest)).expect("written");
         }

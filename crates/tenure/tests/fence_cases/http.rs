@@ -18,8 +18,8 @@ use tokio::task::JoinSet;
 
 use super::http_client::{Answer, Client};
 use super::redis::{get, link};
-use crate::support::RedisServer;
-use crate::support::locker::{block_on, must};
+use tenure_testkit::RedisServer;
+use tenure_testkit::locker::{block_on, must};
 
 const REQUIRED: StatusCode = StatusCode::PRECONDITION_REQUIRED;
 pub(super) const FAILED: StatusCode = StatusCode::PRECONDITION_FAILED;

@@ -11,8 +11,8 @@ use tenure::{Error, Fault, Token};
 
 use super::http::{FAILED, echo_behind, error, memory, put};
 use super::redis::{get, link};
-use crate::support::RedisServer;
-use crate::support::locker::block_on;
+use tenure_testkit::RedisServer;
+use tenure_testkit::locker::block_on;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const BAD: StatusCode = StatusCode::BAD_REQUEST;

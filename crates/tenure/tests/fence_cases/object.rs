@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 use super::odd_store::{Flaw, Odd};
 use super::redis::{LARGE, stale, token};
-use crate::support::locker::{block_on, must};
+use tenure_testkit::locker::{block_on, must};
 
 /// The two fences have the same verbs.
 #[derive(Debug, Clone)]

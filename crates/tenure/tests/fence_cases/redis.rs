@@ -9,9 +9,9 @@ use tenure::fence::redis::{Decrement, Error, RedisFence, RedisMarks};
 use tenure::fence::{Pass, Stale};
 use tenure::{Fault, Token};
 
-use crate::support::acl::{PASSWORD, documented_user};
-use crate::support::locker::{block_on, connect};
-use crate::support::{RedisServer, eventually};
+use tenure_testkit::acl::{PASSWORD, documented_user};
+use tenure_testkit::locker::{block_on, connect};
+use tenure_testkit::{RedisServer, eventually};
 
 /// In order.
 pub(super) const LARGE: [u64; 6] =

@@ -8,8 +8,8 @@ use tenure::fence::marks::Marks;
 use tenure::fence::redis::{Decrement, RedisFence, RedisMarks};
 
 use super::redis::{get, stale, token};
-use crate::support::cluster::Cluster;
-use crate::support::locker::block_on;
+use tenure_testkit::cluster::Cluster;
+use tenure_testkit::locker::block_on;
 
 const KEYS: [(&str, &str); 6] = [
     ("a", "tenure_fence:{a}"),

@@ -4,8 +4,8 @@ use tenure::fence::redis::{Decrement, RedisFence};
 use tokio::task::JoinSet;
 
 use super::redis::{get, link, stale, token};
-use crate::support::RedisServer;
-use crate::support::locker::block_on;
+use tenure_testkit::RedisServer;
+use tenure_testkit::locker::block_on;
 
 pub(crate) fn no_lower_token_overwrites_a_higher_one() {
     let server = RedisServer::start();

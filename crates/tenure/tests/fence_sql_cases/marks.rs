@@ -13,7 +13,7 @@ use tenure::{Error, Fault, Token};
 use tokio::task::JoinSet;
 
 use super::session::{Place, Session};
-use crate::support::locker::must;
+use tenure_testkit::locker::must;
 
 async fn raise(marks: &dyn Marks, resource: &str, token: u64) -> Result<u64, Error> {
     must("an answer", marks.raise(resource, Token::new(token))).await.map(Token::get)

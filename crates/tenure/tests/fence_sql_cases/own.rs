@@ -9,8 +9,8 @@ use tenure::fence::sql::{Dialect, Effect, FenceTable, Update};
 use tenure::fence::{mysql, sqlite};
 
 use super::session::{Error, Place, Session};
-use crate::support::database::{driver, file};
-use crate::support::{mariadb, postgres};
+use tenure_testkit::database::{driver, file};
+use tenure_testkit::{mariadb, postgres};
 
 pub(crate) async fn text_becomes_what_the_column_is(place: Place) {
     let mut session = place.open().await;

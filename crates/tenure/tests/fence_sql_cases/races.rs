@@ -9,7 +9,7 @@ use tenure::Token;
 use tenure::fence::sql::{Dialect, Effect, FenceTable};
 
 use super::session::{Error, Place, one_less};
-use crate::support::locker::{block_on, must};
+use tenure_testkit::locker::{block_on, must};
 
 /// Waits until another thread stands before a lock.
 async fn somebody_waits(place: &Place) {

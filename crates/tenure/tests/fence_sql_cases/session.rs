@@ -17,7 +17,7 @@ use tokio_postgres::NoTls;
 
 pub(crate) use crate::sql_session::{Error, Session, Tx};
 use crate::sql_session::{one, plain, raw};
-use crate::support::{Needs, database, mariadb};
+use tenure_testkit::{Needs, database, mariadb};
 
 /// A database, and a driver.
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +49,7 @@ impl Place {
     /// With a table of marks, and a table with a row that has both columns: `stock (id, units, fence, lease)` = `(1, 10, 0, 0)`.
     pub(crate) async fn new(Kind { dialect, sqlx, .. }: Kind) -> Self {
         let url = match dialect {
-            Dialect::Postgres => crate::support::postgres::database(),
+            Dialect::Postgres => tenure_testkit::postgres::database(),
             Dialect::Mysql => mariadb::database(),
             Dialect::Sqlite => database::file(),
         };

@@ -11,10 +11,10 @@ use tenure::{Error, Fault, Locker};
 use tokio::task::JoinSet;
 
 use super::crowd::{Crowd, in_flight, offset};
-use crate::support::cluster::Cluster;
-use crate::support::locker::{block_on, connect, must};
-use crate::support::server::RedisServer;
-use crate::support::{eventually, signal};
+use tenure_testkit::cluster::Cluster;
+use tenure_testkit::locker::{block_on, connect, must};
+use tenure_testkit::server::RedisServer;
+use tenure_testkit::{Signal, eventually, signal};
 
 /// All that was written is at the replicas.
 fn replicated(cluster: &Cluster) {
@@ -45,10 +45,10 @@ pub(crate) fn a_hung_node_is_left_as_soon_as_another_takes_over() {
         replicated(&cluster);
         let slot = cluster.slot("awaited");
         let (down_since, old) = (Instant::now(), cluster.owner(slot));
-        signal(cluster.nodes[old].pid(), "STOP");
+        signal(cluster.nodes[old].pid(), Signal::STOP);
         cluster.promoted(slot, old);
         crowd.goes_on(down_since).await;
-        signal(cluster.nodes[old].pid(), "CONT");
+        signal(cluster.nodes[old].pid(), Signal::CONT);
     });
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn calls_that_begin_while_a_hung_node_is_replaced_are_answered() {
         // Longer than the test: no call ends by itself.
         let locker = connect(&format!("{}?timeout=300s", cluster.url())).await;
         locker.mutex("{tag}").lock().await.expect("locked").release().await.expect("given back");
-        signal(cluster.nodes[old].pid(), "STOP");
+        signal(cluster.nodes[old].pid(), Signal::STOP);
         let mut calls = JoinSet::new();
         for i in 0..4000 {
             let mutex = locker.mutex(format!("{{tag}}{i}"));
@@ -76,7 +76,7 @@ pub(crate) fn calls_that_begin_while_a_hung_node_is_replaced_are_answered() {
             }
         })
         .await;
-        signal(cluster.nodes[old].pid(), "CONT");
+        signal(cluster.nodes[old].pid(), Signal::CONT);
     });
 }
 
@@ -161,7 +161,7 @@ pub(crate) fn a_hung_part_delays_no_lock_elsewhere() {
         let names = [on(0), on(1), on(2)];
         let guard = locker.mutex("first").lock().await.expect("locked");
         let record = owner(&format!("tenure_client:{}", guard.owner_id().client));
-        signal(cluster.nodes[record].pid(), "STOP");
+        signal(cluster.nodes[record].pid(), Signal::STOP);
         for node in (0..3).filter(|node| *node != record) {
             let guard = locker.mutex(&*names[node]).try_lock().await.expect("answered").expect("free");
             assert!(guard.is_valid());
@@ -170,7 +170,7 @@ pub(crate) fn a_hung_part_delays_no_lock_elsewhere() {
         // It does not keep a newcomer out either.
         let newcomer = must("connected", connect(&cluster.url())).await;
         drop(newcomer.mutex(&*names[(record + 1) % 3]).lock().await.expect("locked"));
-        signal(cluster.nodes[record].pid(), "CONT");
+        signal(cluster.nodes[record].pid(), Signal::CONT);
     });
 }
 
@@ -311,7 +311,7 @@ pub(crate) fn a_channel_that_moves_away_while_we_leave_it_is_not_taken_for_an_an
         cluster.begin_migration(slot, 1);
         cluster.migrate_keys(slot, 0, 1);
         // All of this is waiting for the server when it goes on, in this order.
-        signal(node.pid(), "STOP");
+        signal(node.pid(), Signal::STOP);
         admin.write_all(format!("CLUSTER SETSLOT {slot} NODE {to}\r\n").as_bytes()).expect("written");
         waiter.abort();
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -319,7 +319,7 @@ pub(crate) fn a_channel_that_moves_away_while_we_leave_it_is_not_taken_for_an_an
         tokio::time::sleep(Duration::from_millis(20)).await;
         let other = tokio::spawn(locker.mutex(&**held).try_lock());
         tokio::time::sleep(Duration::from_millis(50)).await;
-        signal(node.pid(), "CONT");
+        signal(node.pid(), Signal::CONT);
         assert!(other.await.expect("no panic").expect("answered").is_none(), "another holds it");
         let guard = must("answered", one).await.expect("no panic").expect("locked");
         let holder = locker.mutex(&**free).inspect().await.expect("inspected").holders.remove(0);

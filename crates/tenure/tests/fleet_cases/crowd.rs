@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use tenure::{Guard, HoldState, Locker, LostReason};
 use tokio::task::JoinSet;
 
-use crate::support::RedisServer;
-use crate::support::locker::{connect, must};
+use tenure_testkit::RedisServer;
+use tenure_testkit::locker::{connect, must};
 
 /// A third of it is longer than a failover takes here.
 pub(crate) const LEASE: Duration = Duration::from_secs(15);

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use redis::{Connection, cmd};
 
-use crate::support::cable::Cable;
-use crate::support::cluster::{Cluster, lone};
-use crate::support::locker::{block_on, connect, must};
-use crate::support::{RedisServer, eventually, signal, stop, until, within};
+use tenure_testkit::cable::Cable;
+use tenure_testkit::cluster::{Cluster, lone};
+use tenure_testkit::locker::{block_on, connect, must};
+use tenure_testkit::{RedisServer, Signal, eventually, signal, stop, until, within};
 
 /// Soon enough: nobody has asked again by itself by then, as one who waits does so after five seconds.
 const SOON: Duration = Duration::from_secs(3);
@@ -153,10 +153,10 @@ pub(crate) fn a_server_that_was_slow_once_is_soon_beyond_suspicion() {
         let locker = connect(&cluster.url()).await;
         locker.mutex(&**name).lock().await.expect("locked").release().await.expect("given back");
         let before = calls(&mut raw, "cluster|info");
-        signal(cluster.nodes[0].pid(), "STOP");
+        signal(cluster.nodes[0].pid(), Signal::STOP);
         let slow = tokio::spawn(locker.mutex(&**name).lock());
         tokio::time::sleep(Duration::from_millis(600)).await;
-        signal(cluster.nodes[0].pid(), "CONT");
+        signal(cluster.nodes[0].pid(), Signal::CONT);
         drop(must("locked", slow).await.expect("no panic").expect("locked"));
         eventually("it is asked how it is", || calls(&mut raw, "cluster|info") > before);
         let (mut last, mut since) = (0, Instant::now());
@@ -187,11 +187,11 @@ pub(crate) fn a_call_that_is_cut_off_in_a_cluster_deafens_nobody() {
         let channel = format!("redisson_lock__channel:{{{}}}", names[0]);
         eventually("it is seen to wait", || subscribers(&mut raw, &channel) == 1);
         let before = clients(&mut raw, |_| true).into_iter().max().expect("at least this one");
-        signal(cluster.nodes[0].pid(), "STOP");
+        signal(cluster.nodes[0].pid(), Signal::STOP);
         let error = locker.mutex(&*names[1]).inspect().await.expect_err("no answer");
         assert_eq!(error.fault(), Some(tenure::Fault::Timeout), "{error}");
         tokio::time::sleep(Duration::from_millis(100)).await;
-        signal(cluster.nodes[0].pid(), "CONT");
+        signal(cluster.nodes[0].pid(), Signal::CONT);
         let anew = || clients(&mut raw, |line| line.contains(" resp=3")).into_iter().any(|id| id > before).then_some(());
         within(Duration::from_secs(2), anew).expect("a new connection");
         cmd("DEL").arg(&*names[0]).query::<()>(&mut raw).expect("free");
@@ -208,7 +208,7 @@ pub(crate) fn who_waits_is_told_when_a_cluster_serves_again() {
     let mut serves = || cmd("CLUSTER").arg("INFO").query::<String>(&mut raw).is_ok_and(|i| i.contains("cluster_state:ok"));
     block_on(async {
         let locker = connect(&cluster.url()).await;
-        signal(cluster.nodes[1].pid(), "STOP");
+        signal(cluster.nodes[1].pid(), Signal::STOP);
         eventually("it is down", || !serves());
         let waiting = tokio::spawn(locker.mutex(&**name).lock());
         must("the pauses between attempts have grown", async {
@@ -217,7 +217,7 @@ pub(crate) fn who_waits_is_told_when_a_cluster_serves_again() {
             }
         })
         .await;
-        signal(cluster.nodes[1].pid(), "CONT");
+        signal(cluster.nodes[1].pid(), Signal::CONT);
         eventually("it serves", &mut serves);
         let told = tokio::time::timeout(Duration::from_millis(1000), waiting).await.expect("told at once");
         drop(told.expect("no panic").expect("locked"));

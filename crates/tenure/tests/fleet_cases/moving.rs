@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use redis::cmd;
 use tenure::{Guard, Locker};
 
-use crate::support::cluster::Cluster;
-use crate::support::locker::{block_on, connect, must};
+use tenure_testkit::cluster::Cluster;
+use tenure_testkit::locker::{block_on, connect, must};
 
 const LEASE: Duration = Duration::from_secs(2);
 const KINDS: [&str; 6] = ["mutex", "noted", "fair", "read", "write", "permit"];

@@ -3,10 +3,10 @@
 use tenure::Locker;
 use tenure::options::{Credentials, RedisOptions, StoreOptions};
 
-use crate::support::cluster::Cluster;
-use crate::support::locker::{block_on, connect};
-use crate::support::sentinel::SentinelSet;
-use crate::support::server::Login;
+use tenure_testkit::cluster::Cluster;
+use tenure_testkit::locker::{block_on, connect};
+use tenure_testkit::sentinel::SentinelSet;
+use tenure_testkit::server::Login;
 
 const SERVER: Login = Login { user: "app", pass: "s3rver" };
 const SENTINEL: Login = Login { user: "watch", pass: "s3ntinel" };

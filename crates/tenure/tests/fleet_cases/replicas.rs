@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use redis::{Connection, cmd};
 use tenure::{Error, Fault, Locker, LostReason};
 
-use crate::support::cable::Cable;
-use crate::support::locker::{block_on, connect, must};
-use crate::support::server::RedisServer;
-use crate::support::{eventually, signal};
+use tenure_testkit::cable::Cable;
+use tenure_testkit::locker::{block_on, connect, must};
+use tenure_testkit::server::RedisServer;
+use tenure_testkit::{Signal, eventually, signal};
 
 /// A replica that follows a server over a way of its own.
 fn replica_of(port: u16) -> RedisServer {
@@ -57,14 +57,14 @@ pub(crate) fn a_grant_counts_once_enough_replicas_have_it() {
             assert!(exists(&mut replica.raw(), "L"), "both have it by now");
         }
         guard.release().await.expect("given back");
-        signal(replicas[1].pid(), "STOP");
+        signal(replicas[1].pid(), Signal::STOP);
         fails_for_want_of_replicas(&locker, "M").await;
         eventually("nothing is left of it", || !exists(&mut raw, "M"));
         // One of two is enough for who asks for one.
         let modest = connect(&format!("{}?sync=1", server.url())).await;
         modest.mutex("M").lock().await.expect("locked").release().await.expect("given back");
         let waiter = tokio::spawn(locker.mutex("M").lock());
-        signal(replicas[1].pid(), "CONT");
+        signal(replicas[1].pid(), Signal::CONT);
         drop(must("a replica that is back counts again", waiter).await.expect("no panic").expect("locked"));
     });
 }
@@ -93,7 +93,7 @@ pub(crate) fn many_grants_wait_for_replicas_together() {
     block_on(async {
         let locker = connect(&format!("{}?sync=1&sync_timeout=500ms&timeout=60s", server.url())).await;
         let held = locker.mutex("held").lock().await.expect("locked");
-        signal(replica.pid(), "STOP");
+        signal(replica.pid(), Signal::STOP);
         cmd("CONFIG").arg("RESETSTAT").query::<()>(&mut raw).expect("reset");
         let mut calls = tokio::task::JoinSet::new();
         for i in 0..50 {
@@ -108,7 +108,7 @@ pub(crate) fn many_grants_wait_for_replicas_together() {
         let waits = stats.lines().find_map(|l| l.strip_prefix("cmdstat_wait:calls=")).expect("counted");
         let waits: u64 = waits.split(',').next().expect("a number").parse().expect("a number");
         assert!(waits <= 10, "{waits} rounds for 100 attempts");
-        signal(replica.pid(), "CONT");
+        signal(replica.pid(), Signal::CONT);
         held.release().await.expect("given back");
     });
 }
@@ -120,14 +120,14 @@ pub(crate) fn a_wait_that_ends_with_the_masters_office_may_be_asked_again() {
     let mut raw = server.raw();
     block_on(async {
         let locker = connect(&format!("{}?sync=1&sync_timeout=20s&timeout=60s", server.url())).await;
-        signal(replica.pid(), "STOP");
+        signal(replica.pid(), Signal::STOP);
         let call = tokio::spawn(locker.mutex("L").try_lock());
         let blocked = || info(&mut raw, "clients").contains("blocked_clients:1");
         eventually("it waits for the replica", blocked);
         cmd("REPLICAOF").arg("127.0.0.1").arg(other.port).query::<()>(&mut raw).expect("relieved");
         let error = must("answered", call).await.expect("no panic").expect_err("no master any more");
         assert!(error.is_transient(), "{error}");
-        signal(replica.pid(), "CONT");
+        signal(replica.pid(), Signal::CONT);
     });
 }
 
@@ -216,11 +216,11 @@ pub(crate) fn a_downgrade_that_replicas_do_not_confirm_gives_nothing_away() {
         let lock = locker.rwlock("L");
         let writes = lock.write().await.expect("written");
         let token = writes.token();
-        signal(replica.pid(), "STOP");
+        signal(replica.pid(), Signal::STOP);
         let reads = tokio::spawn(lock.downgrade(writes));
         eventually("it was not confirmed", || locker.stats().errors > 0);
         assert!(other.rwlock("L").try_write().await.expect("asked").is_none(), "it is still held");
-        signal(replica.pid(), "CONT");
+        signal(replica.pid(), Signal::CONT);
         let reads = must("a replica that is back confirms it", reads).await.expect("no panic").expect("it was held all the time");
         assert_eq!(reads.token(), token);
     });

@@ -6,10 +6,10 @@ use redis::cmd;
 use tenure::{Fault, Locker};
 
 use super::crowd::{Crowd, in_flight, offset};
-use crate::support::locker::{block_on, connect, must};
-use crate::support::sentinel::SentinelSet;
-use crate::support::server::Setup;
-use crate::support::{eventually, signal};
+use tenure_testkit::locker::{block_on, connect, must};
+use tenure_testkit::sentinel::SentinelSet;
+use tenure_testkit::server::{Setup, start};
+use tenure_testkit::{Signal, eventually, signal};
 
 /// All that was written is at both replicas.
 fn replicated(set: &SentinelSet) {
@@ -39,11 +39,11 @@ pub(crate) fn a_hung_master_is_left_as_soon_as_another_is_named() {
         let crowd = Crowd::gather(&format!("{}?timeout=120s", set.url()), "awaited").await;
         replicated(&set);
         let (down_since, old) = (Instant::now(), set.master());
-        signal(set.servers[old].pid(), "STOP");
+        signal(set.servers[old].pid(), Signal::STOP);
         // It has been asked something by now, and will not answer.
         set.promoted(old);
         crowd.goes_on(down_since).await;
-        signal(set.servers[old].pid(), "CONT");
+        signal(set.servers[old].pid(), Signal::CONT);
         // It comes back as a replica: nobody goes there by mistake.
         let locker = connect(&set.url()).await;
         let guard = locker.mutex("L").lock().await.expect("locked");
@@ -61,12 +61,12 @@ pub(crate) fn a_dial_to_a_hung_master_keeps_nobody_from_the_next() {
         let guard = locker.mutex("L").lock().await.expect("locked");
         replicated(&set);
         let old = set.master();
-        signal(set.servers[old].pid(), "STOP");
+        signal(set.servers[old].pid(), Signal::STOP);
         guard.lost().await;
         set.promoted(old);
         let next = tokio::time::timeout(std::time::Duration::from_secs(60), locker.mutex("other").lock()).await;
         next.expect("the dial was given up").expect("locked").release().await.expect("given back");
-        signal(set.servers[old].pid(), "CONT");
+        signal(set.servers[old].pid(), Signal::CONT);
     });
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn a_sentinel_that_names_a_replica_is_not_believed() {
     // A real one that was told wrong, as one that missed a failover was.
     let replica = (set.master() + 1) % 3;
     let monitor = format!("sentinel monitor mymaster 127.0.0.1 {} 1", set.servers[replica].port);
-    let wrong = Setup::default().lines(&[&monitor]).args(&["--sentinel"]).start();
+    let wrong = start(&Setup::default().lines(&[&monitor]).args(&["--sentinel"]));
     block_on(async {
         let url = format!("redis+sentinel://127.0.0.1:{}/mymaster", wrong.port);
         let error = Locker::connect(&url).await.expect_err("a replica");
@@ -133,12 +133,12 @@ pub(crate) fn a_sentinel_that_names_a_replica_is_not_believed() {
 pub(crate) fn one_living_sentinel_is_enough() {
     let mut set = SentinelSet::start();
     set.sentinels[0].kill();
-    signal(set.sentinels[1].pid(), "STOP");
+    signal(set.sentinels[1].pid(), Signal::STOP);
     block_on(async {
         let locker = must("connected", connect(&set.url())).await;
         locker.mutex("L").lock().await.expect("locked").release().await.expect("given back");
     });
-    signal(set.sentinels[1].pid(), "CONT");
+    signal(set.sentinels[1].pid(), Signal::CONT);
 }
 
 pub(crate) fn wrong_words_to_sentinels_are_named() {

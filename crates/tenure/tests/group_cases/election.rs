@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure::election::{Changes, Leader};
 
 use super::store::Store;
-use crate::support::locker::must;
+use tenure_testkit::locker::must;
 
 async fn until_led_by(changes: &mut Changes, value: Option<&str>) -> Option<Leader> {
     let seen = async {

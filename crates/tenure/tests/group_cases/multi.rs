@@ -12,7 +12,7 @@ use tenure::{ClientId, Error, Locker, LostReason, Multi};
 use tokio::runtime::Handle;
 
 use super::store::{Store, eventually, until_all_free};
-use crate::support::locker::must;
+use tenure_testkit::locker::must;
 
 const SOON: Duration = Duration::from_millis(50);
 

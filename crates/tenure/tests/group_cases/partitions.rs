@@ -8,7 +8,7 @@ use tenure::{Locker, Partition, Token};
 use tokio::task::JoinHandle;
 
 use super::store::{Store, eventually, until_all_free};
-use crate::support::locker::must;
+use tenure_testkit::locker::must;
 
 const COUNT: u32 = 12;
 /// Short, so that the dead are missed soon; long, so that a busy machine loses nothing.

@@ -10,7 +10,7 @@ use tenure::{Locker, Serial};
 use tokio::sync::RwLock;
 
 use super::store::{Store, eventually, until_all_free};
-use crate::support::locker::must;
+use tenure_testkit::locker::must;
 
 const COUNT: u32 = 4;
 

@@ -10,7 +10,7 @@ use tenure::clock::Clock;
 use tenure::{Builder, ClientId, Locker};
 use tokio::runtime::Runtime;
 
-use crate::support::{Needs, RedisServer};
+use tenure_testkit::{Needs, RedisServer};
 
 pub(crate) enum Store {
     Memory(Memory),
@@ -87,7 +87,7 @@ pub(crate) async fn eventually(what: &str, mut check: impl AsyncFnMut() -> bool)
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    crate::support::locker::must(what, all).await;
+    tenure_testkit::locker::must(what, all).await;
 }
 
 /// Waits until nobody holds anything.

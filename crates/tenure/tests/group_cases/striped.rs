@@ -7,8 +7,8 @@ use std::time::Duration;
 use tenure::{Locker, Multi};
 
 use super::store::{Store, eventually, until_all_free};
-use crate::support::bare::block_on;
-use crate::support::locker::must;
+use tenure_testkit::bare::block_on;
+use tenure_testkit::locker::must;
 
 const SOON: Duration = Duration::from_millis(50);
 

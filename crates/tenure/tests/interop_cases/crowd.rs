@@ -5,8 +5,8 @@ use tenure::Locker;
 use super::java::{Case, name, url};
 use super::kinds::Kind;
 use super::place::Place;
-use crate::support::locker::{block_on, connect, must};
-use crate::support::peer::Actor;
+use tenure_testkit::locker::{block_on, connect, must};
+use tenure_testkit::peer::Actor;
 
 /// For kinds that let one in at a time, on both sides.
 pub(crate) const CASES: &[Case] = &[("a_mixed_crowd_loses_no_update", a_mixed_crowd_loses_no_update)];

@@ -8,8 +8,8 @@ use super::java::{Case, SHORT, SHORT_MS, name, url};
 use super::kinds::Kind;
 use super::place::{Place, Site};
 use super::process::Holder;
-use crate::support::eventually;
-use crate::support::locker::{block_on, connect, must};
+use tenure_testkit::eventually;
+use tenure_testkit::locker::{block_on, connect, must};
 
 pub(crate) const CASES: &[Case] = &[
     ("both_are_served_in_the_order_of_the_line", both_are_served_in_the_order_of_the_line),

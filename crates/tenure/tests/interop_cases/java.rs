@@ -2,10 +2,10 @@
 
 use super::kinds::{FAIR, FENCED, JAVA_READS, Kind, LOCK, PERMIT, RUST_READS, SEMAPHORE, WRITERS};
 use super::place::{Place, Site};
-use super::process::Holder;
+use super::process::java_waits_for_a_process;
 use super::{crowd, fair, permits, rwlock, sees};
-use crate::support::locker::{block_on, connect, must};
-use crate::support::peer::Actor;
+use tenure_testkit::locker::{block_on, connect, must};
+use tenure_testkit::peer::Actor;
 
 pub(crate) type Case = (&'static str, fn(Place, Kind));
 
@@ -124,12 +124,7 @@ fn a_killed_java_frees_rust(place: Place, kind: Kind) {
 
 fn a_killed_rust_frees_java(place: Place, kind: Kind) {
     let site = place.site();
-    let java = site.java.actor();
-    let name = name(kind, "killed_rust", &java);
-    let mut holder = Holder::start(kind, &url(site, kind, SHORT), &name);
-    java.tell(&kind.tell("take", &name, ""));
-    site.awaits(&name, 1);
-    java.falls_asleep();
+    let (java, name, mut holder) = java_waits_for_a_process(site, kind);
     assert!(!java.has_answered(), "Rust lives, and holds it");
     holder.kill();
     java.answer();

@@ -3,8 +3,8 @@
 use tenure::Error;
 
 use super::place::{Place, Site};
-use crate::support::locker::{block_on, connect, must};
-use crate::support::peer::Actor;
+use tenure_testkit::locker::{block_on, connect, must};
+use tenure_testkit::peer::Actor;
 
 pub(crate) type Case = (&'static str, fn(Place));
 

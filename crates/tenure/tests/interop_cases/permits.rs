@@ -2,11 +2,11 @@
 
 use tenure::backend::Mode;
 
-use super::java::{Case, SHORT, name, url};
+use super::java::{Case, name, url};
 use super::kinds::Kind;
 use super::place::Place;
-use super::process::Holder;
-use crate::support::locker::{block_on, connect, must};
+use super::process::java_waits_for_a_process;
+use tenure_testkit::locker::{block_on, connect, must};
 
 pub(crate) const CASES: &[Case] = &[
     ("several_at_once_pass_between_both", several_at_once_pass_between_both),
@@ -99,12 +99,7 @@ fn whoever_is_first_sets_the_number(place: Place, kind: Kind) {
 /// When another one of ours asks, which Java's waiters hear of. Redisson itself has no way to get them back.
 fn permits_of_a_killed_rust_come_back(place: Place, kind: Kind) {
     let site = place.site();
-    let java = site.java.actor();
-    let name = name(kind, "killed_rust", &java);
-    let mut holder = Holder::start(kind, &url(site, kind, SHORT), &name);
-    java.tell(&kind.tell("take", &name, ""));
-    site.awaits(&name, 1);
-    java.falls_asleep();
+    let (java, name, mut holder) = java_waits_for_a_process(site, kind);
     block_on(async {
         let locker = connect(&url(site, kind, "10m")).await;
         assert!((kind.attempt)(&locker, &name).await.is_none(), "the other one lives, and has it");

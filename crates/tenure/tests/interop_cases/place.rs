@@ -4,9 +4,9 @@ use std::sync::LazyLock;
 
 use redis::{Connection, cmd};
 
-use crate::support::cluster::Cluster;
-use crate::support::peer::{Language, Peer};
-use crate::support::{RedisServer, eventually};
+use tenure_testkit::cluster::Cluster;
+use tenure_testkit::peer::{Language, Peer};
+use tenure_testkit::{RedisServer, eventually};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {

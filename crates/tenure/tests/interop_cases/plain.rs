@@ -1,9 +1,9 @@
 //! The libraries that lock with `SET NX PX`: redis-py, redsync, node-redlock.
 
 use super::place::listeners;
-use crate::support::locker::{block_on, connect, must};
-use crate::support::peer::{Language, Peer};
-use crate::support::{RedisServer, eventually};
+use tenure_testkit::locker::{block_on, connect, must};
+use tenure_testkit::peer::{Language, Peer};
+use tenure_testkit::{RedisServer, eventually};
 
 pub(crate) type Case = (&'static str, fn(Language));
 

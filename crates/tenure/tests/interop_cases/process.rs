@@ -3,9 +3,11 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
-use super::java::ROWS;
+use super::java::{ROWS, SHORT, name, url};
 use super::kinds::Kind;
-use crate::support::locker::{block_on, connect};
+use super::place::Site;
+use tenure_testkit::locker::{block_on, connect};
+use tenure_testkit::peer::Actor;
 
 const KIND: &str = "TENURE_TEST_HOLDS";
 
@@ -58,4 +60,15 @@ impl Drop for Holder {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// A process of ours that holds a lock, and an actor of Java that waits for it.
+pub(crate) fn java_waits_for_a_process(site: &Site, kind: Kind) -> (Actor<'_>, String, Holder) {
+    let java = site.java.actor();
+    let name = name(kind, "killed_rust", &java);
+    let holder = Holder::start(kind, &url(site, kind, SHORT), &name);
+    java.tell(&kind.tell("take", &name, ""));
+    site.awaits(&name, 1);
+    java.falls_asleep();
+    (java, name, holder)
 }

@@ -6,7 +6,7 @@ use tenure::Locker;
 use super::java::{Case, name, url};
 use super::kinds::Kind;
 use super::place::Place;
-use crate::support::locker::{block_on, connect, must};
+use tenure_testkit::locker::{block_on, connect, must};
 
 pub(crate) const CASES: &[Case] = &[
     ("no_reader_sees_half_a_write", no_reader_sees_half_a_write),

@@ -5,7 +5,7 @@ use tenure::backend::Mode;
 use super::java::{Case, name, url};
 use super::kinds::Kind;
 use super::place::Place;
-use crate::support::locker::{block_on, connect};
+use tenure_testkit::locker::{block_on, connect};
 
 pub(crate) const LOCKS: &[Case] =
     &[("java_sees_who_of_ours_holds", java_sees_who_of_ours_holds), ("we_see_who_of_java_holds", we_see_who_of_java_holds)];

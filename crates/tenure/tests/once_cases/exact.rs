@@ -16,8 +16,8 @@ use tokio_postgres::NoTls;
 use super::kills::step;
 use super::session::{Error, Session, Tx, plain};
 use super::shelf::{Address, Shelf, records_over_sqlx};
-use crate::support::locker::{block_on, must};
-use crate::support::player::Player;
+use tenure_testkit::locker::{block_on, must};
+use tenure_testkit::player::Player;
 
 fn ticket(claimed: Claimed<u32>) -> Ticket {
     match claimed {

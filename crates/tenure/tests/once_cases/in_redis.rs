@@ -7,8 +7,8 @@ use redis::Commands;
 use tenure::once::{Error, Ledger, RedisRecords};
 use tenure::{Error as Refused, Fault, Locker};
 
-use crate::support::RedisServer;
-use crate::support::locker::{block_on, connect};
+use tenure_testkit::RedisServer;
+use tenure_testkit::locker::{block_on, connect};
 
 async fn ledger(server: &RedisServer, locker: &Locker) -> Ledger {
     let client = redis::Client::open(server.url()).expect("a URL");

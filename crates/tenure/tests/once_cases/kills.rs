@@ -9,8 +9,8 @@ use tenure::once::{Begin, Begun, Finished, Key, Ledger, Record, Records};
 use tenure::{Result, Token};
 
 use super::shelf::{Address, Shelf};
-use crate::support::locker::{block_on, connect, must};
-use crate::support::player::Player;
+use tenure_testkit::locker::{block_on, connect, must};
+use tenure_testkit::player::Player;
 
 /// The points at which a process stands still, in order.
 const STEPS: [&str; 6] = ["to begin", "begun", "to work", "worked", "to record", "recorded"];

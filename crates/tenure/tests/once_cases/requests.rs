@@ -10,8 +10,8 @@ use tenure::once::{Error, Finished, Key, Ledger, MemoryRecords, OnceTable, Recor
 use tenure::{Error as Refused, Locker, Token};
 
 use super::faulty::{Faulty, Loses};
-use crate::support::eventually;
-use crate::support::locker::block_on;
+use tenure_testkit::eventually;
+use tenure_testkit::locker::block_on;
 
 fn ledger(locker: &Locker) -> Ledger {
     Ledger::new(locker, Arc::new(MemoryRecords::default()))

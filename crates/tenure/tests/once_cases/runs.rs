@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::faulty::{Faulty, Loses};
 use super::shelf::Shelf;
-use crate::support::locker::must;
+use tenure_testkit::locker::must;
 
 /// Work whose effects are counted.
 #[derive(Clone, Default)]

@@ -14,8 +14,8 @@ use tenure::once::{
 };
 use tokio_postgres::NoTls;
 
-use crate::support::locker::connect;
-use crate::support::{Needs, RedisServer, database, mariadb, postgres};
+use tenure_testkit::locker::connect;
+use tenure_testkit::{Needs, RedisServer, database, mariadb, postgres};
 
 /// A kind of record store.
 #[derive(Clone, Copy)]

@@ -7,7 +7,7 @@ use tenure::Token;
 use tenure::once::{Begin, Begun, Finished, Key, Records};
 
 use super::shelf::Shelf;
-use crate::support::locker::must;
+use tenure_testkit::locker::must;
 
 const LONG: Duration = Duration::from_secs(3600);
 const SHORT: Duration = Duration::from_millis(50);

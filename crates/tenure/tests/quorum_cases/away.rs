@@ -6,10 +6,10 @@ use tenure::LostReason;
 use tenure::backend::Standing;
 
 use super::common::{AWAY, Away, Client, LEASE, LONG, OPTIONS, holds_for, nothing_is_left, write};
-use crate::support::fenced::Fenced;
-use crate::support::locker::{block_on, connect, must};
-use crate::support::quorum::QuorumSet;
-use crate::support::{Needs, Test};
+use tenure_testkit::fenced::Fenced;
+use tenure_testkit::locker::{block_on, connect, must};
+use tenure_testkit::quorum::QuorumSet;
+use tenure_testkit::{Needs, Test};
 
 /// Each with every way of being away.
 pub(crate) fn tests() -> Vec<Test> {

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use tenure::{Locker, Token};
 
 use super::common::{Client, LEASE, LONG, OPTIONS, nothing_is_left, write};
-use crate::support::fenced::{Fenced, Rejected};
-use crate::support::locker::{block_on, connect, must};
-use crate::support::quorum::{QuorumSet, Ways};
+use tenure_testkit::fenced::{Fenced, Rejected};
+use tenure_testkit::locker::{block_on, connect, must};
+use tenure_testkit::quorum::{QuorumSet, Ways};
 
 const CLIENTS: usize = 4;
 const FAULTS: usize = 12;

@@ -1,6 +1,5 @@
 //! Clocks of nodes that jump.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure::Locker;
@@ -8,10 +7,11 @@ use tenure::backend::Standing;
 use tokio::runtime::Handle;
 
 use super::common::{Client, LEASE, LONG, OPTIONS, nothing_is_left, write};
-use crate::support::eventually;
-use crate::support::fenced::Fenced;
-use crate::support::locker::{block_on, must};
-use crate::support::quorum::QuorumSet;
+use tenure_testkit::eventually;
+use tenure_testkit::fenced::Fenced;
+use tenure_testkit::locker::{block_on, must};
+use tenure_testkit::log::Events;
+use tenure_testkit::quorum::QuorumSet;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -157,7 +157,7 @@ pub(crate) fn one_clock_moves_no_token() {
 
 pub(crate) fn a_clock_that_differs_is_reported_once_and_once_when_it_no_longer_does() {
     let set = QuorumSet::old(3);
-    let log = Log::default();
+    let log = Events::up_to(tracing::Level::INFO);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     tracing::subscriber::with_default(log.clone(), || {
         runtime.block_on(async {
@@ -180,43 +180,4 @@ pub(crate) fn a_clock_that_differs_is_reported_once_and_once_when_it_no_longer_d
             locker.close().await.expect("closed");
         });
     });
-}
-
-/// Keeps the messages of warnings and information.
-#[derive(Debug, Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
-
-impl Log {
-    fn count(&self, words: &str) -> usize {
-        self.0.lock().expect("not poisoned").iter().filter(|message| message.contains(words)).count()
-    }
-}
-
-impl tracing::Subscriber for Log {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        metadata.target().starts_with("tenure") && *metadata.level() <= tracing::Level::INFO
-    }
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        struct Message(String);
-        impl tracing::field::Visit for Message {
-            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-                if field.name() == "message" {
-                    self.0 = format!("{value:?}");
-                }
-            }
-        }
-        let mut message = Message(String::new());
-        event.record(&mut message);
-        self.0.lock().expect("not poisoned").push(message.0);
-    }
-
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-    fn enter(&self, _: &tracing::span::Id) {}
-    fn exit(&self, _: &tracing::span::Id) {}
 }

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use tenure::{Guard, Locker};
 
-use crate::support::eventually;
-use crate::support::fenced::Fenced;
-use crate::support::locker::{connect, must};
-use crate::support::quorum::{QuorumSet, Ways};
+use tenure_testkit::eventually;
+use tenure_testkit::fenced::Fenced;
+use tenure_testkit::locker::{connect, must};
+use tenure_testkit::quorum::{QuorumSet, Ways};
 
 /// Long enough for a busy machine to renew in time, short enough to be waited for several times.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);

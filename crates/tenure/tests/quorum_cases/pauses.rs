@@ -6,11 +6,11 @@ use std::time::Duration;
 use tenure::Token;
 
 use super::common::{Client, LEASE, LONG, OPTIONS, holds_for, nothing_is_left, write};
-use crate::support::fenced::Fenced;
-use crate::support::locker::{block_on, connect, must};
-use crate::support::player::Player;
-use crate::support::quorum::QuorumSet;
-use crate::support::{eventually, signal, stop};
+use tenure_testkit::fenced::Fenced;
+use tenure_testkit::locker::{block_on, connect, must};
+use tenure_testkit::player::Player;
+use tenure_testkit::quorum::QuorumSet;
+use tenure_testkit::{Signal, eventually, signal, stop};
 
 /// What a process of this program does that is not the one that runs the tests.
 pub(crate) fn play(role: &str) {
@@ -51,7 +51,7 @@ pub(crate) fn who_stands_still_before_the_votes_are_counted_is_not_granted() {
     block_on(async {
         let guard = must("free", other.locker.mutex("L").lock()).await.expect("locked");
         write(&store, &guard, "other");
-        signal(paused.child.id(), "CONT");
+        signal(paused.child.id(), Signal::CONT);
         let said = paused.line();
         assert_eq!(said, "0", "told that it has it, though {} has it, which is still valid: {}", guard.token(), guard.is_valid());
         holds_for(&guard, LEASE * 2).await;
@@ -83,7 +83,7 @@ pub(crate) fn who_stands_still_with_the_lock_knows_before_its_next_statement() {
         assert!(guard.token() > token);
         write(&store, &guard, "other");
         paused.tell("check");
-        signal(paused.child.id(), "CONT");
+        signal(paused.child.id(), Signal::CONT);
         assert_eq!(paused.line(), "false");
         store.write("L", token, "paused").expect_err("stale");
         // What the other one's process still does about its hold is no harm to this one.

@@ -3,11 +3,11 @@
 use redis::cmd;
 use tenure::{Error, Locker};
 
-use crate::support::RedisServer;
-use crate::support::cable::Cable;
-use crate::support::eventually;
-use crate::support::locker::{block_on, connect};
-use crate::support::quorum::QuorumSet;
+use tenure_testkit::RedisServer;
+use tenure_testkit::cable::Cable;
+use tenure_testkit::eventually;
+use tenure_testkit::locker::{block_on, connect};
+use tenure_testkit::quorum::QuorumSet;
 
 fn quorum_of(urls: &[String]) -> String {
     format!("quorum:{}", urls.join("|"))

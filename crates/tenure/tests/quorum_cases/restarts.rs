@@ -6,10 +6,10 @@ use tenure::backend::Standing;
 use tenure::{Guard, LostReason};
 
 use super::common::{Client, LEASE, LONG, OPTIONS, holds_for, nothing_is_left, write};
-use crate::support::eventually;
-use crate::support::fenced::Fenced;
-use crate::support::locker::{block_on, connect, must};
-use crate::support::quorum::QuorumSet;
+use tenure_testkit::eventually;
+use tenure_testkit::fenced::Fenced;
+use tenure_testkit::locker::{block_on, connect, must};
+use tenure_testkit::quorum::QuorumSet;
 
 /// Where the fence of the name is kept, also when nobody holds it.
 const FENCE: &str = "redisson_lock_token:{L}";

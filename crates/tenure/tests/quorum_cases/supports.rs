@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use redis::{Connection, RedisResult, cmd};
 
-use crate::support::cable::Cable;
-use crate::support::clock::Skew;
-use crate::support::fenced::{Fenced, Rejected, Write};
-use crate::support::quorum::QuorumSet;
-use crate::support::server::Setup;
-use crate::support::{RedisServer, eventually};
+use tenure_testkit::cable::Cable;
+use tenure_testkit::clock::Skew;
+use tenure_testkit::fenced::{Fenced, Rejected, Write};
+use tenure_testkit::quorum::QuorumSet;
+use tenure_testkit::server::{Setup, start};
+use tenure_testkit::{RedisServer, eventually};
 
 /// Longer than anything that is to come takes, and not long to wait for what is not to come.
 const MOMENT: Duration = Duration::from_millis(300);
@@ -41,7 +41,7 @@ fn exists(raw: &mut Connection, key: &str) -> bool {
 
 pub(crate) fn the_clock_of_a_server_can_be_moved() {
     let skew = Skew::none();
-    let (server, right) = (Setup::default().clock(&skew).start(), RedisServer::start());
+    let (server, right) = (start(&Setup::default().clock(skew.clock())), RedisServer::start());
     let (mut raw, mut right) = (server.raw(), right.raw());
     let mut difference = || seconds(&mut raw) - seconds(&mut right);
     assert!(difference().abs() <= 1);
@@ -65,7 +65,7 @@ pub(crate) fn the_clock_of_a_server_can_be_moved() {
 
 pub(crate) fn a_clock_that_never_jumps_can_be_moved() {
     let skew = Skew::none();
-    let server = Setup::default().clock(&skew).start();
+    let server = start(&Setup::default().clock(skew.clock()));
     let mut raw = server.raw();
     skew.steady_ahead(Duration::from_secs(3600));
     // With the clock that is read here, the server times its own commands.

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use redis::{Connection, cmd};
 use tokio::task::JoinSet;
 
-use crate::support::RedisServer;
-use crate::support::cable::Cable;
-use crate::support::locker::{block_on, connect};
+use tenure_testkit::RedisServer;
+use tenure_testkit::cable::Cable;
+use tenure_testkit::locker::{block_on, connect};
 
 /// Calls per command since the last reset. Commands inside of scripts are counted too.
 pub(super) fn calls(raw: &mut Connection) -> BTreeMap<String, u64> {

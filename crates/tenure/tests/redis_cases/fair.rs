@@ -8,8 +8,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::cost::{calls, reset};
-use crate::support::RedisServer;
-use crate::support::locker::{block_on, connect, must};
+use tenure_testkit::RedisServer;
+use tenure_testkit::locker::{block_on, connect, must};
 
 pub(crate) fn a_thousand_in_line_are_served_in_order_for_three_commands_each() {
     let server = RedisServer::start();

@@ -6,8 +6,8 @@ use std::time::Duration;
 use redis::cmd;
 use tenure::{Error, Fault, Locker, RetryPolicy};
 
-use crate::support::locker::{block_on, connect};
-use crate::support::{RedisServer, eventually};
+use tenure_testkit::locker::{block_on, connect};
+use tenure_testkit::{RedisServer, eventually};
 
 const CANARY: &str = "s3cr3t-canary";
 
@@ -18,12 +18,18 @@ async fn fault_of(locker: &Locker, name: &str) -> (Option<Fault>, bool) {
     (error.fault(), error.is_transient())
 }
 
-pub(crate) fn a_key_of_another_type_is_named() {
-    let server = RedisServer::start();
+/// Writes a text, a list and a hash that are no locks.
+fn with_foreign_keys(server: &RedisServer) -> redis::Connection {
     let mut raw = server.raw();
     cmd("SET").arg("text").arg("x").query::<()>(&mut raw).expect("written");
     cmd("RPUSH").arg("list").arg("x").query::<()>(&mut raw).expect("written");
     cmd("HSET").arg("hash").arg("a").arg("b").query::<()>(&mut raw).expect("written");
+    raw
+}
+
+pub(crate) fn a_key_of_another_type_is_named() {
+    let server = RedisServer::start();
+    let mut raw = with_foreign_keys(&server);
     block_on(async {
         let locker = connect(&server.url()).await;
         for name in ["text", "list"] {
@@ -43,10 +49,7 @@ pub(crate) fn a_key_of_another_type_is_named() {
 
 pub(crate) fn the_family_leaves_keys_of_others_alone() {
     let server = RedisServer::start();
-    let mut raw = server.raw();
-    cmd("SET").arg("text").arg("x").query::<()>(&mut raw).expect("written");
-    cmd("RPUSH").arg("list").arg("x").query::<()>(&mut raw).expect("written");
-    cmd("HSET").arg("hash").arg("a").arg("b").query::<()>(&mut raw).expect("written");
+    let mut raw = with_foreign_keys(&server);
     block_on(async {
         let locker = connect(&server.url()).await;
         for (name, fault) in [("text", Fault::ForeignFormat), ("list", Fault::WrongType), ("hash", Fault::WrongType)] {

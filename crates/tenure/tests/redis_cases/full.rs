@@ -5,8 +5,8 @@ use std::time::Duration;
 use redis::{Connection, cmd};
 use tenure::{Guard, Locker};
 
-use crate::support::RedisServer;
-use crate::support::locker::{block_on, connect, must};
+use tenure_testkit::RedisServer;
+use tenure_testkit::locker::{block_on, connect, must};
 
 /// Waits until so many more renewals have been confirmed.
 async fn renewed_again(locker: &Locker, times: u64) {

@@ -6,8 +6,8 @@ use tenure::{Guard, Locker, Result};
 use tokio::task::JoinHandle;
 
 use super::java::{A, B, C, DEADLINES, Ear, Java, LOCK_CHANNEL, QUEUE, message, now};
-use crate::support::locker::{block_on, connect, must};
-use crate::support::{RedisServer, eventually};
+use tenure_testkit::locker::{block_on, connect, must};
+use tenure_testkit::{RedisServer, eventually};
 
 /// What Redisson's callers wait for if they do not say.
 const JAVA_WAIT: i64 = 300_000;

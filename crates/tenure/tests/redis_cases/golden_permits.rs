@@ -6,9 +6,9 @@ use redis::cmd;
 use tenure::{Error, Guard};
 
 use super::java::{C, Ear, HELD, Java, LATCH_CHANNEL, LOCK_CHANNEL, PERMITS_CHANNEL, message, now};
-use crate::support::locker::{block_on, connect, must};
-use crate::support::server::Setup;
-use crate::support::{RedisServer, eventually};
+use tenure_testkit::locker::{block_on, connect, must};
+use tenure_testkit::server::{Setup, start};
+use tenure_testkit::{RedisServer, eventually};
 
 const LONG: Duration = Duration::from_secs(600);
 /// The end of a permit that has none.
@@ -181,7 +181,7 @@ pub(crate) fn golden_vector_21_a_latch_is_a_number_that_goes_at_zero() {
 }
 
 pub(crate) fn golden_vector_22_a_cluster_tells_those_of_its_own_way_alone() {
-    let server = Setup::default().lines(&["cluster-enabled yes"]).start();
+    let server = start(&Setup::default().lines(&["cluster-enabled yes"]));
     let mut java = Java::at(&server);
     java.run(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
     eventually("it serves", || java.ask::<String>(&["CLUSTER", "INFO"]).contains("cluster_state:ok"));

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tenure::{Error, Guard, Locker, Owner, RwLock};
 
 use super::java::{A, B, C, Ear, Java, RW_CHANNEL, message, share};
-use crate::support::locker::{block_on, connect, must};
-use crate::support::{RedisServer, eventually};
+use tenure_testkit::locker::{block_on, connect, must};
+use tenure_testkit::{RedisServer, eventually};
 
 const LONG: Duration = Duration::from_secs(600);
 const LONGER: i64 = 1_200_000;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tenure::{Fault, Locker};
 
-use crate::support::locker::{block_on, must};
+use tenure_testkit::locker::{block_on, must};
 
 /// What is answered to a command that is not part of the greeting.
 type Answer = Arc<dyn Fn(&[String], &mut Way) -> std::io::Result<()> + Send + Sync>;

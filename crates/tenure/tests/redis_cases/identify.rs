@@ -2,7 +2,7 @@
 
 use redis::{Connection, ErrorKind, RedisResult, Script, ServerErrorKind, cmd};
 
-use crate::support::RedisServer;
+use tenure_testkit::RedisServer;
 
 const KEY: &str = "tenure:leases";
 

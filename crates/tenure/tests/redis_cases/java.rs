@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redis::{Connection, FromRedisValue, cmd};
 
-use crate::support::RedisServer;
+use tenure_testkit::RedisServer;
 
 pub(crate) const A: &str = "11111111-1111-1111-1111-111111111111:1";
 pub(crate) const B: &str = "22222222-2222-2222-2222-222222222222:7";

@@ -5,8 +5,8 @@ use std::time::Duration;
 use redis::{Connection, cmd};
 use tenure::Token;
 
-use crate::support::locker::{block_on, connect, must};
-use crate::support::{RedisServer, eventually};
+use tenure_testkit::locker::{block_on, connect, must};
+use tenure_testkit::{RedisServer, eventually};
 
 const JAVA: &str = "11111111-1111-1111-1111-111111111111:1";
 

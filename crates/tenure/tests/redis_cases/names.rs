@@ -3,9 +3,9 @@
 use redis::{Connection, cmd, pipe};
 use tenure::{Error, Locker};
 
-use crate::support::RedisServer;
-use crate::support::cluster::Cluster;
-use crate::support::locker::{block_on, connect, must};
+use tenure_testkit::RedisServer;
+use tenure_testkit::cluster::Cluster;
+use tenure_testkit::locker::{block_on, connect, must};
 
 /// Keys that others have, of all kinds, some with names like ours.
 const FOREIGN: usize = 20_000;

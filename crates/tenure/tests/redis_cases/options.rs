@@ -7,9 +7,9 @@ use redis::cmd;
 use tenure::options::{Credentials, Layout, RedisOptions, Wake, rustls};
 use tenure::{Error, Fault, Locker};
 
-use crate::support::RedisServer;
-use crate::support::locker::{block_on, connect, must};
-use crate::support::tls::{certificates, mutual_tls_server};
+use tenure_testkit::RedisServer;
+use tenure_testkit::locker::{block_on, connect, must};
+use tenure_testkit::tls::{certificates, mutual_tls_server};
 
 fn of(server: &RedisServer) -> RedisOptions {
     RedisOptions::server("127.0.0.1", server.port)

@@ -6,9 +6,9 @@ use redis::cmd;
 use tenure::{HoldState, Locker, LostReason};
 
 use super::cost::calls;
-use crate::support::cable::Cable;
-use crate::support::locker::{block_on, connect, must};
-use crate::support::{RedisServer, eventually, signal, within};
+use tenure_testkit::cable::Cable;
+use tenure_testkit::locker::{block_on, connect, must};
+use tenure_testkit::{RedisServer, Signal, eventually, signal, within};
 
 pub(crate) fn a_restart_wakes_waiters_and_tells_holders() {
     for options in ["?lease=2s", "?lease=2s&wake=pubsub"] {
@@ -66,9 +66,9 @@ pub(crate) fn an_outage_shorter_than_the_lease_loses_nothing() {
         let locker = connect(&format!("{}?lease=6s", server.url())).await;
         let guard = locker.mutex("L").lock().await.expect("locked");
         for _ in 0..2 {
-            signal(server.pid(), "STOP");
+            signal(server.pid(), Signal::STOP);
             tokio::time::sleep(Duration::from_millis(2500)).await;
-            signal(server.pid(), "CONT");
+            signal(server.pid(), Signal::CONT);
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
         tokio::time::sleep(Duration::from_secs(3)).await;
@@ -85,7 +85,7 @@ pub(crate) fn those_who_have_left_a_hung_server_dial_it_no_more() {
         let url = format!("{}?timeout=500ms&lease=1s", server.url());
         let locker = Locker::builder().runtime(handle).connect(&url).await.expect("connected");
         locker.mutex("L").lock().await.expect("locked").release().await.expect("given back");
-        signal(server.pid(), "STOP");
+        signal(server.pid(), Signal::STOP);
         // Twice: the second ones find no connection.
         for round in ["first", "second"] {
             let asked = (0..400).map(|n| tokio::spawn(locker.mutex(format!("{round} {n}")).try_lock()));
@@ -100,7 +100,7 @@ pub(crate) fn those_who_have_left_a_hung_server_dial_it_no_more() {
             }
         });
         assert!(few.await.is_ok(), "{} tasks are left", tasks.num_alive_tasks());
-        signal(server.pid(), "CONT");
+        signal(server.pid(), Signal::CONT);
     });
     theirs.shutdown_background();
 }
@@ -110,7 +110,7 @@ pub(crate) fn a_hung_server_is_known_by_the_deadline() {
     block_on(async {
         let locker = connect(&format!("{}?lease=2s", server.url())).await;
         let guard = locker.mutex("L").lock().await.expect("locked");
-        signal(server.pid(), "STOP");
+        signal(server.pid(), Signal::STOP);
         let left = guard.expires_in();
         let mut seen_unsure = false;
         let lost = tokio::time::timeout(Duration::from_secs(20), async {
@@ -127,7 +127,7 @@ pub(crate) fn a_hung_server_is_known_by_the_deadline() {
         // Nothing that hangs keeps others from being answered.
         let error = locker.mutex("M").try_lock_for(Duration::from_millis(100)).await.expect_err("no answer");
         assert!(error.is_transient(), "{error}");
-        signal(server.pid(), "CONT");
+        signal(server.pid(), Signal::CONT);
         let next = locker.mutex("L").lock().await.expect("locked again");
         assert!(next.token() > guard.token());
     });
@@ -255,10 +255,10 @@ pub(crate) fn a_connection_that_is_given_up_is_made_anew_for_those_who_only_list
         block_on(async {
             let locker = connect(&format!("{}?timeout=700ms{options}", server.url())).await;
             let before = last();
-            signal(server.pid(), "STOP");
+            signal(server.pid(), Signal::STOP);
             let error = locker.mutex("L").inspect().await.expect_err("no answer");
             assert_eq!(error.fault(), Some(tenure::Fault::Timeout), "{error}");
-            signal(server.pid(), "CONT");
+            signal(server.pid(), Signal::CONT);
             // Nobody asks anything: who waits would do so only after seconds.
             must("a new connection", async {
                 while last() <= before {

@@ -7,8 +7,8 @@ use tenure::Owner;
 use tokio::task::JoinSet;
 
 use super::java::{B, DEADLINES, Ear, Java, LOCK_CHANNEL, QUEUE, message};
-use crate::support::locker::{block_on, connect, must};
-use crate::support::{RedisServer, eventually};
+use tenure_testkit::locker::{block_on, connect, must};
+use tenure_testkit::{RedisServer, eventually};
 
 pub(crate) fn those_in_line_come_to_their_turn_without_any_release() {
     let server = RedisServer::start();

@@ -6,8 +6,8 @@ use tenure::Owner;
 use tokio::task::JoinSet;
 
 use super::java::{Ear, Java, share};
-use crate::support::locker::{block_on, connect, must};
-use crate::support::{RedisServer, eventually};
+use tenure_testkit::locker::{block_on, connect, must};
+use tenure_testkit::{RedisServer, eventually};
 
 pub(crate) fn no_subscription_is_left_behind_by_a_crowd() {
     let server = RedisServer::start();

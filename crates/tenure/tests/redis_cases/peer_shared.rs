@@ -10,8 +10,8 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::java::{A, Java};
-use crate::support::locker::{block_on, connect, must};
-use crate::support::{RedisServer, eventually};
+use tenure_testkit::locker::{block_on, connect, must};
+use tenure_testkit::{RedisServer, eventually};
 
 pub(crate) fn a_writer_waits_for_the_longest_lease_of_the_readers() {
     let server = RedisServer::start();

@@ -5,8 +5,8 @@ use std::time::Duration;
 use redis::cmd;
 use tenure::{Guard, HoldState, LostReason};
 
-use crate::support::RedisServer;
-use crate::support::locker::{block_on, connect};
+use tenure_testkit::RedisServer;
+use tenure_testkit::locker::{block_on, connect};
 
 /// Renewed after twenty seconds.
 const LEASE: Duration = Duration::from_secs(60);

@@ -6,9 +6,9 @@ use std::time::Duration;
 use redis::{Connection, ErrorKind, ServerErrorKind, cmd};
 use tenure::Locker;
 
-use crate::support::acl::{PASSWORD, documented_tenant};
-use crate::support::locker::{block_on, connect, must};
-use crate::support::{RedisServer, eventually};
+use tenure_testkit::acl::{PASSWORD, documented_tenant};
+use tenure_testkit::locker::{block_on, connect, must};
+use tenure_testkit::{RedisServer, eventually};
 
 /// Names of the first tenant. Some have all that the second one's keys begin with, in the middle.
 const NAMES: [&str; 4] = ["stock", "billing:42", "{billing:42}", "x{billing:42}:7"];

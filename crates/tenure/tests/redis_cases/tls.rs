@@ -3,9 +3,9 @@
 use redis::cmd;
 use tenure::{Error, Fault, Locker};
 
-use crate::support::locker::{block_on, connect};
-use crate::support::tls::{certificates, mutual_tls_server, tls_server};
-use crate::support::{RedisServer, eventually};
+use tenure_testkit::locker::{block_on, connect};
+use tenure_testkit::tls::{certificates, mutual_tls_server, tls_server};
+use tenure_testkit::{RedisServer, eventually};
 
 pub(crate) fn tls_is_verified() {
     let dir = tempfile::tempdir().expect("a directory");

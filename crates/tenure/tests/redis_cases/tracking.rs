@@ -7,8 +7,8 @@ use tenure::conformance::{Subject, properties};
 use tenure::{Fault, Locker};
 use tokio::task::JoinSet;
 
-use crate::support::RedisServer;
-use crate::support::locker::{block_on, connect, must};
+use tenure_testkit::RedisServer;
+use tenure_testkit::locker::{block_on, connect, must};
 
 /// Keys in the table, and clients behind them in all.
 fn table(raw: &mut Connection) -> (u64, u64) {

@@ -6,7 +6,7 @@ use mysql_async::prelude::Queryable;
 use tenure::fence;
 use tenure::fence::sql::Dialect;
 
-use crate::support::{mariadb, postgres};
+use tenure_testkit::{mariadb, postgres};
 
 /// A database's own words.
 #[derive(Debug)]

@@ -1,8 +1,9 @@
 //! Clients with a boot id of their own, as in a container that has another one and shares the file with its host.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::clients::*;
+use super::opening::*;
 
 const ANOTHER: &str = "11111111-2222-4333-8444-555555555555";
 
@@ -38,10 +39,7 @@ async fn the_death_of_a_holder_with_another_boot_id_is_seen_at_once() {
         holder.holds(&name, PLAIN, 0);
         let next = tokio::spawn(a.mutex(&name).lock());
         until_waiting(&b, &name, 1).await;
-        let died = Instant::now();
-        holder.dies();
-        drop(within_limit(next).await);
-        died.elapsed()
+        holder.dies_and_frees(next).await
     })
     .await;
 }

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use tenure::{Error, Fault, Locker};
 
 use super::common::*;
-use crate::support::player::Player;
+use tenure_testkit::player::Player;
 
 /// A directory with files that everybody may read.
 fn with(files: &[(&str, &[u8])]) -> TempDir {

@@ -1,8 +1,9 @@
-//! Who watches whom in a line, who is told what, and by which pipes.
+//! Queues: which client watches which, what each is told, and by which pipes.
 
 use std::time::{Duration, Instant};
 
 use super::clients::*;
+use super::opening::*;
 
 #[tokio::test]
 async fn who_stood_behind_one_that_gave_up_sees_the_death_of_the_one_before_it() {
@@ -21,10 +22,7 @@ async fn who_stood_behind_one_that_gave_up_sees_the_death_of_the_one_before_it()
         until_waiting(&a, &name, 2).await;
         held.release().await.unwrap();
         assert!(!last.is_finished(), "it is the turn of another one");
-        let died = Instant::now();
-        head.dies();
-        within_limit(last).await.release().await.unwrap();
-        died.elapsed()
+        head.dies_and_frees(last).await
     })
     .await;
 }
@@ -43,10 +41,7 @@ async fn who_stood_behind_a_place_that_lapsed_sees_the_death_of_the_one_before_i
         until_waiting(&a, &name, 3).await;
         until_waiting(&a, &name, 2).await;
         held.release().await.unwrap();
-        let died = Instant::now();
-        head.dies();
-        within_limit(last).await.release().await.unwrap();
-        died.elapsed()
+        head.dies_and_frees(last).await
     })
     .await;
 }

@@ -6,6 +6,7 @@ use tenure::Locker;
 use tenure::backend::{Modes, Reach, Survival};
 
 use super::clients::*;
+use super::opening::*;
 
 #[tokio::test]
 async fn two_clients_exclude_each_other_and_the_tokens_grow() {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tenure::{Error, Locker};
 
 use super::common::*;
-use crate::support::eventually;
-use crate::support::player::Player;
+use tenure_testkit::eventually;
+use tenure_testkit::player::Player;
 
 /// What is there, with its mode, by the ends of names.
 fn modes(dir: &Path) -> Vec<(String, u32)> {

@@ -6,7 +6,7 @@ use std::process::Command;
 use tenure::Error;
 
 use super::common::*;
-use crate::support::player::Player;
+use tenure_testkit::player::Player;
 
 pub(crate) fn a_second_name_of_the_file_is_refused() {
     let (dir, other) = (dir(), dir());

@@ -7,7 +7,7 @@ use std::process::Command;
 use proptest::prelude::*;
 
 use super::common::*;
-use crate::support::player::Player;
+use tenure_testkit::player::Player;
 
 pub(crate) fn a_link_in_place_of_the_directory_of_clients_is_not_followed() {
     let (dir, outside) = (dir(), dir());

@@ -6,8 +6,8 @@ use tempfile::TempDir;
 use tenure::Locker;
 
 use super::common::*;
-use crate::support::eventually;
-use crate::support::player::Player;
+use tenure_testkit::eventually;
+use tenure_testkit::player::Player;
 
 const LEASE: &str = "lease=1s";
 

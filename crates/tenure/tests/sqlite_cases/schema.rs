@@ -7,8 +7,8 @@ use rusqlite::Connection;
 use tenure::{Fault, Locker};
 
 use super::common::*;
-use crate::support::player::Player;
-use crate::support::within;
+use tenure_testkit::player::Player;
+use tenure_testkit::within;
 
 const ENDLESS: &str = "SELECT count(*) FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n)";
 

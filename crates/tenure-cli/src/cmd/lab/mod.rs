@@ -1,52 +1,24 @@
-//! `tenure lab`: the failures of distributed locks, played on real servers; what each of them claims is checked.
-//!
-//! A *story* is one failure; each of its *ways* is played on a *stage* of its own: servers, a shop, and *actors* that are
-//! processes. The story tells them what to do, step by step, so that what goes wrong goes wrong every time.
+//! `tenure lab`: plays the stories of [`tenure_lab`], and prints what became of each.
 
-mod actor;
-mod address;
-mod clock;
-mod crowd;
-mod deeds;
-mod ear;
-mod habits;
-mod notes;
-mod page;
-mod password;
-mod picture;
-mod player;
-mod process;
+mod help;
+mod interrupt;
 mod progress;
-mod queuer;
-mod redlock;
-mod server;
-mod shop;
-mod stage;
-mod stories;
-mod story;
 mod table;
-mod tidy;
-mod timeline;
-mod trade;
-mod upset;
-mod usual;
-mod witness;
-mod words;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::process::Command;
 
 use serde::Serialize;
-use tempfile::TempDir;
+use tenure_lab::{Launcher, Report, STORIES, Story};
 
+use crate::cmd::run::{exec, own_program};
 use crate::exit::{self, Failure};
 use crate::output;
-pub(crate) use notes::NOTES;
+pub(crate) use help::HELP;
 use progress::Progress;
-use stories::STORIES;
-use story::{Report, Story};
 
-/// What is to be played, and how it is to be told.
+/// What is to be played, and how it is printed.
 pub(crate) struct Lab {
     /// Ids of stories; all if there are none.
     pub(crate) ids: Vec<String>,
@@ -62,7 +34,7 @@ struct Reports<'a> {
     stories: &'a [Report],
 }
 
-/// A story that could be played, in JSON.
+/// A story that can be played, in JSON.
 #[derive(Serialize)]
 struct Listed {
     id: &'static str,
@@ -70,14 +42,15 @@ struct Listed {
     ways: Vec<&'static str>,
 }
 
-/// Carries out a command line that the lab made for its actors; `None` for what people type.
-pub(crate) fn second_life(mut words: impl Iterator<Item = OsString>) -> Option<Failure> {
+/// Runs an actor of the lab; `None` for a command line that the lab did not make.
+pub(crate) fn hidden_subcommand(mut words: impl Iterator<Item = OsString>) -> Option<Failure> {
     words.next()?;
-    words.next().filter(|mark| mark == player::MARK)?;
-    player::play(words)
+    words.next().filter(|word| word == tenure_lab::ACTOR_SUBCOMMAND)?;
+    let done = tenure_lab::run_actor(words)?;
+    Some(done.map_or_else(|error| Failure::new(exit::FAILED, error.to_string()), |()| Failure::silent(0)))
 }
 
-/// The ids that can be asked for, with what they are about.
+/// The ids that can be asked for, each with its title.
 pub(crate) fn titles() -> impl Iterator<Item = (&'static str, &'static str)> {
     STORIES.iter().map(|story| (story.id, story.title))
 }
@@ -95,20 +68,23 @@ pub(crate) fn ls(json: bool) -> Result<u8, Failure> {
 }
 
 pub(crate) fn run(lab: &Lab) -> Result<u8, Failure> {
-    if !server::is_installed(&lab.server) {
+    if !tenure_lab::process::is_installed(&lab.server) {
         let server = lab.server.display();
         let message = format!(
             "cannot play: {server} is not there; install it (Debian: apt-get install redis-server) or name another with --server"
         );
         return Err(Failure::new(exit::UNAVAILABLE, message));
     }
-    let dir = directory().map_err(|e| Failure::new(exit::FAILED, format!("cannot play: no directory to do it in: {e}")))?;
-    tidy::on_interrupt(dir.path()).map_err(|e| Failure::new(exit::FAILED, format!("cannot listen to signals: {e}")))?;
+    let dir = tenure_lab::resources::temp_dir("tenure-lab-")
+        .map_err(|e| Failure::new(exit::FAILED, format!("cannot play: no directory to do it in: {e}")))?;
+    interrupt::remove_on_signal(dir.path()).map_err(|e| Failure::new(exit::FAILED, format!("cannot listen to signals: {e}")))?;
+    let own_program = own_program().map_err(|e| Failure::new(exit::FAILED, format!("cannot play: {e}")))?;
+    let launcher = Launcher { redis_server: lab.server.clone(), own_program, tied };
     let asked = |story: &&&Story| lab.ids.is_empty() || lab.ids.iter().any(|id| id.eq_ignore_ascii_case(story.id));
     let mut reports = Vec::new();
     for story in STORIES.iter().filter(asked) {
         let progress = Progress::new();
-        let report = story.play(&lab.server, dir.path(), |way| progress.before(story, way), |row| progress.after(story, row));
+        let report = story.play(&launcher, dir.path(), |way| progress.before(story, way), |row| progress.after(story, row));
         drop(progress);
         if !lab.json {
             let gap = if reports.is_empty() { "" } else { "\n" };
@@ -116,25 +92,25 @@ pub(crate) fn run(lab: &Lab) -> Result<u8, Failure> {
         }
         reports.push(report);
     }
+    finish(lab, &reports)
+}
+
+/// Prints and writes all reports, and says how it ends.
+fn finish(lab: &Lab, reports: &[Report]) -> Result<u8, Failure> {
     if let Some(file) = &lab.html {
-        let written = std::fs::write(file, page::page(&reports));
+        let written = std::fs::write(file, tenure_lab::page(reports));
         written.map_err(|e| Failure::new(exit::FAILED, format!("cannot write the page to {}: {e}", file.display())))?;
     }
     let held = reports.iter().all(|report| report.held);
     if lab.json {
-        output::print_json(&Reports { held, stories: &reports })?;
+        output::print_json(&Reports { held, stories: reports })?;
     } else {
-        output::print(&format!("\n{}", table::summary(&reports)))?;
+        output::print(&format!("\n{}", table::summary(reports)))?;
     }
     Ok(if held { 0 } else { exit::FAILED })
 }
 
-/// In memory where that can be had: the shop is asked often.
-fn directory() -> std::io::Result<TempDir> {
-    let named = || {
-        let mut builder = tempfile::Builder::new();
-        builder.prefix("tenure-lab-");
-        builder
-    };
-    named().tempdir_in("/dev/shm").or_else(|_| named().tempdir())
+/// The command of a program that ends with the calling thread.
+fn tied(program: &OsStr, args: &[OsString]) -> std::io::Result<Command> {
+    exec::command(program, args, (exec::Privileges::Any, exec::Begins::AtOnce), None)
 }

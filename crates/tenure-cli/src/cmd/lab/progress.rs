@@ -1,11 +1,10 @@
-//! What the lab is at: a line that is drawn over on a terminal, a line for each way elsewhere.
+//! The progress of the lab: one line that is drawn over on a terminal, a line for each way elsewhere.
 
 use std::io::{IsTerminal, Write};
 
 use tenure::duration;
+use tenure_lab::{Row, Story, Way};
 
-use super::story::{Row, Story, Way};
-use super::table;
 use crate::output;
 
 pub(crate) struct Progress {
@@ -26,7 +25,7 @@ impl Progress {
 
     pub(crate) fn after(&self, story: &Story, row: &Row) {
         if !self.draws {
-            let (took, waited) = (duration::show(row.took), table::waited(row));
+            let (took, waited) = (duration::show(row.took), row.waited_shown());
             let claims = if row.held() { "" } else { ", NOT AS CLAIMED" };
             let told = format!("{} {}: sold {} of {}, waited {waited}", story.id, row.way.name(), row.sold, row.stock);
             drop(writeln!(std::io::stderr(), "{told} ({took}{claims})"));

@@ -1,17 +1,19 @@
-//! A story as it went, for people at a terminal.
+//! The report of a story as a table for a terminal.
 
 use std::time::Duration;
 
 use tenure::duration;
+use tenure_lab::{Report, Row};
 
-use super::story::{Report, Row};
 use crate::output;
 
 const HEAD: [&str; 7] = ["WAY", "HOW", "SOLD", "OVERSOLD", "STALE", "WAITED", "REQUESTS"];
 
 pub(crate) fn story(report: &Report) -> String {
     let rows: Vec<_> = report.rows.iter().map(cells).collect();
-    let mut text = format!("{}  {} ({})\n", report.id, report.title, duration::show(tenths(report.took)));
+    // Without microseconds.
+    let took = Duration::from_millis(output::millis(report.took));
+    let mut text = format!("{}  {} ({})\n", report.id, report.title, duration::show(took));
     text.push_str(&output::table(HEAD, &rows));
     for row in &report.rows {
         text.push_str(&format!("  {}: {}\n", row.way.name(), row.verdict));
@@ -28,18 +30,7 @@ fn cells(row: &Row) -> [String; 7] {
     }
     let sold = format!("{} of {}", row.sold, row.stock);
     let [oversold, stale, requests] = [row.oversold, row.stale_writes, row.requests].map(|n| n.to_string());
-    [way, row.how.to_owned(), sold, oversold, stale, waited(row), requests]
-}
-
-/// How long was waited, and whether it was worth it.
-pub(crate) fn waited(row: &Row) -> String {
-    let waited = duration::show(tenths(row.waited));
-    if row.gave_up > 0 { format!("{waited}, in vain") } else { waited }
-}
-
-/// Without microseconds.
-fn tenths(d: Duration) -> Duration {
-    Duration::from_millis(output::millis(d))
+    [way, row.how.to_owned(), sold, oversold, stale, row.waited_shown(), requests]
 }
 
 /// The last line.

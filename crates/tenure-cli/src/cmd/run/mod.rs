@@ -30,8 +30,8 @@ use lock::Lock;
 use signals::Signals;
 use supervise::{Outcome, supervise};
 
-/// Carries out a command line that tenure made for itself; `None` for what people type.
-pub(crate) fn second_life(mut words: impl Iterator<Item = OsString>) -> Option<Failure> {
+/// Runs a command line that tenure made for itself; `None` for one that a user typed.
+pub(crate) fn hidden_subcommand(mut words: impl Iterator<Item = OsString>) -> Option<Failure> {
     words.next()?;
     let mark = words.next()?;
     if mark == exec::MARK {
@@ -65,7 +65,7 @@ pub(crate) async fn run(store: &Store, job: &Job) -> Result<u8, Failure> {
         signal = signals.next_end() => return Err(interrupted(signal)),
         reached = reach::reach(store, job) => reached?,
     };
-    let done = carry_out(&Lock::new(&locker, job), job, patience, &mut signals).await;
+    let done = run_or_campaign(&Lock::new(&locker, job), job, patience, &mut signals).await;
     // Whatever happened: nothing may be left behind in the store.
     if let Err(e) = locker.close().await
         && job.verbose
@@ -75,7 +75,7 @@ pub(crate) async fn run(store: &Store, job: &Job) -> Result<u8, Failure> {
     done
 }
 
-async fn carry_out(lock: &Lock, job: &Job, patience: Patience, signals: &mut Signals) -> Result<u8, Failure> {
+async fn run_or_campaign(lock: &Lock, job: &Job, patience: Patience, signals: &mut Signals) -> Result<u8, Failure> {
     loop {
         match with_lock(lock, job, patience, signals).await? {
             Outcome::Ended(code) => return Ok(code),
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_type_is_not_taken_for_a_second_life() {
+    fn what_users_type_is_not_taken_for_a_hidden_subcommand() {
         let typed: [&[&str]; 9] = [
             &[],
             &["tenure"],
@@ -187,7 +187,7 @@ mod tests {
             &["tenure", "__guard", "1"],
         ];
         for words in typed {
-            assert_eq!(second_life(words.iter().map(OsString::from)), None, "{words:?}");
+            assert_eq!(hidden_subcommand(words.iter().map(OsString::from)), None, "{words:?}");
         }
     }
 }

@@ -1,0 +1,13 @@
+//! Locks in the embedded store: exclusion, queues, deaths, restarts of the machine. With real files and real time.
+
+#![cfg(feature = "sqlite")]
+
+mod sqlite_cases {
+    mod boots;
+    mod clients;
+    mod deaths;
+    mod lines;
+    mod locks;
+    mod opening;
+    mod rows;
+}
