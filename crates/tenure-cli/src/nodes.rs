@@ -19,7 +19,7 @@ pub(crate) fn table(state: &State) -> String {
 
 /// `held by backup for 12s, token 7; quarantined for 3s; clock 60.0 s ahead`
 fn said(node: &NodeReport, state: &State) -> String {
-    let NodeReport { node: NodeState { standing, clock_ahead_ms, .. }, holders } = node;
+    let NodeReport { node: NodeState { standing, clock_ahead_ms, .. }, holders, .. } = node;
     let mut said = match holders {
         Ok(holders) if holders.is_empty() => vec!["free".to_owned()],
         Ok(holders) => holders.iter().map(|holder| held(holder, state)).collect(),
@@ -71,7 +71,7 @@ pub(crate) struct NodeJson<'a> {
 
 impl<'a> NodeJson<'a> {
     pub(crate) fn new(node: &'a NodeReport) -> Self {
-        let NodeReport { node: NodeState { name, standing, clock_ahead_ms }, holders } = node;
+        let NodeReport { node: NodeState { name, standing, clock_ahead_ms, .. }, holders, .. } = node;
         let (word, why, left) = match standing {
             Standing::Counts => ("counts", None, None),
             Standing::Quarantined { left } => ("quarantined", None, Some(millis(*left))),
@@ -97,14 +97,15 @@ mod tests {
     use tenure::{Fault, NodeTrouble, Resource, Token};
 
     fn holder(owner: &str) -> Holder {
-        let (token, note) = (Some(Token::new(7)), Some("backup".to_owned()));
-        Holder { owner: owner.to_owned(), mode: Mode::Exclusive, token, since: None, expires_in: None, note }
+        let mut holder = Holder::new(owner, Mode::Exclusive);
+        (holder.token, holder.note) = (Some(Token::new(7)), Some("backup".to_owned()));
+        holder
     }
 
     #[test]
     fn every_node_says_what_it_knows_and_whether_it_counts() -> tenure::Result<()> {
         let why = || "it is gone".to_owned();
-        let gone = || NodeTrouble { node: "n".to_owned(), said: why(), fault: Some(Fault::Connection) };
+        let gone = || NodeTrouble::new("n", why(), Some(Fault::Connection));
         let mut state = State::free(Resource::new("x")?);
         state.holders = vec![holder("o")];
         let left = Duration::from_millis(12_300);
@@ -119,8 +120,9 @@ mod tests {
             (Standing::Away { why: why() }, None, Ok(vec![]), "free; away: it is gone"),
             (Standing::Refused { why: why() }, None, Ok(vec![]), "free; refused: it is gone"),
         ] {
-            let node = NodeState { name: "n".to_owned(), standing, clock_ahead_ms };
-            assert_eq!(said(&NodeReport { node, holders }, &state), expected);
+            let mut node = NodeState::new("n", standing);
+            node.clock_ahead_ms = clock_ahead_ms;
+            assert_eq!(said(&NodeReport::new(node, holders), &state), expected);
         }
         assert_eq!(table(&state), "", "one store");
         Ok(())

@@ -182,12 +182,13 @@ mod tests {
     use tenure::{Resource, Token};
 
     fn holder(mode: Mode) -> Holder {
-        Holder { owner: "o".to_owned(), mode, token: None, since: None, expires_in: None, note: None }
+        Holder::new("o", mode)
     }
 
     #[test]
     fn what_nobody_holds_says_what_it_is() -> tenure::Result<()> {
-        let free = State { fence: Some(Token::new(7)), ..State::free(Resource::new("x")?) };
+        let mut free = State::free(Resource::new("x")?);
+        free.fence = Some(Token::new(7));
         let permits = |of, free| Some(Permits { of, free });
         for (count, permits, said, mode) in [
             (None, None, "x is free; the last token was 7\n", "free"),
@@ -196,7 +197,8 @@ mod tests {
             (None, permits(3, 3), "x is free: 0 of 3 taken; the last token was 7\n", "0 of 3 taken"),
             (None, permits(0, 0), "x has no permits; the last token was 7\n", "0 of 0 taken"),
         ] {
-            let state = State { count, permits, ..free.clone() };
+            let mut state = free.clone();
+            (state.count, state.permits) = (count, permits);
             assert_eq!((&*idle(&state), &*without_holder(&state)), (said, mode));
         }
         Ok(())

@@ -3,6 +3,7 @@
 /// A request that is wrong: what was asked, what is wrong with it, what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{asked} {problem}; allowed: {allowed}")]
+#[non_exhaustive]
 pub struct Invalid {
     /// What was asked for.
     pub asked: String,

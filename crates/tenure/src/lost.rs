@@ -7,6 +7,7 @@ use crate::name::{Resource, Token};
 /// The hold was lost: stop writing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the lock {resource:?} (token {token}) was lost: {reason}")]
+#[non_exhaustive]
 pub struct Lost {
     /// What was locked.
     pub resource: Resource,
@@ -14,6 +15,14 @@ pub struct Lost {
     pub token: Token,
     /// Why.
     pub reason: LostReason,
+}
+
+impl Lost {
+    /// For tests of code that is told of a loss.
+    #[must_use]
+    pub fn new(resource: Resource, token: Token, reason: LostReason) -> Self {
+        Self { resource, token, reason }
+    }
 }
 
 /// Why a hold was lost.

@@ -43,6 +43,7 @@ pub struct Stats {
 
 /// Durations counted in buckets of powers of two of a microsecond.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Histogram {
     /// `buckets[i]` counts durations below `2^i` µs that are in no smaller bucket; the last one takes the rest.
     pub buckets: [u64; 32],

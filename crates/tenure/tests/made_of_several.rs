@@ -41,7 +41,7 @@ impl Scripted {
 
 impl Nodes for Scripted {
     fn nodes(&self) -> Vec<NodeState> {
-        vec![NodeState { name: "one".to_owned(), standing: Standing::Counts, clock_ahead_ms: Some(0) }]
+        vec![NodeState::new("one", Standing::Counts)]
     }
 }
 

@@ -8,6 +8,7 @@ use crate::mode::{Mode, Modes, Support};
 
 /// What a backend can promise, with the options it was made with.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Capabilities {
     /// The store's name in errors and labels.
     pub backend: &'static str,
@@ -59,6 +60,22 @@ pub(crate) const LOCAL: Capabilities = Capabilities {
 };
 
 impl Capabilities {
+    /// A store that reaches all who connect, carries exclusive locks alone, and promises nothing. Set the fields of what it has beside that.
+    #[must_use]
+    pub const fn new(backend: &'static str) -> Self {
+        Self {
+            backend,
+            reach: Reach::Network,
+            modes: Modes::EXCLUSIVE,
+            token_blocks: false,
+            queues: false,
+            watch_first: false,
+            pushes_losses: Pushes::Never,
+            safety: Safety::NOTHING,
+            ..LOCAL
+        }
+    }
+
     /// Refuses a mode that the store does not carry, and says why where that is not plain.
     pub fn refuse(&self, mode: Mode) -> Result<()> {
         match self.modes.support(mode) {
@@ -71,6 +88,7 @@ impl Capabilities {
 
 /// From when on a store pushes the loss of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Pushes {
     /// Never: a loss is noticed by the next renewal.
     Never,
@@ -125,6 +143,7 @@ fn shown(d: Duration) -> String {
 
 /// How far a lock reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Reach {
     /// The tasks and threads of one process.
     Process,
@@ -136,6 +155,7 @@ pub enum Reach {
 
 /// What a lock on this store survives, and what only the fence survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Safety {
     /// A holder that is paused past its lease and goes on.
     pub holder_pause: Survival,
@@ -149,8 +169,20 @@ pub struct Safety {
     pub clock_jump: Survival,
 }
 
+impl Safety {
+    /// Nothing is promised.
+    pub const NOTHING: Self = Self {
+        holder_pause: Survival::Nothing,
+        store_restart: Survival::Nothing,
+        power_loss: Survival::Nothing,
+        failover: Survival::Nothing,
+        clock_jump: Survival::Nothing,
+    };
+}
+
 /// How much is left after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Survival {
     /// Holds go on, and no other owner gets in.
     Lock,

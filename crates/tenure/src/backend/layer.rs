@@ -14,6 +14,7 @@ use crate::signal::Signal;
 
 /// A call on its way to the store below.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub enum Call<'a> {
     /// [`Backend::acquire`], or [`Voter::vote`].
     Acquire(&'a Claim),

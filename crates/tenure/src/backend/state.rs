@@ -8,6 +8,7 @@ use crate::name::{Resource, Token};
 
 /// What a store knows of one resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct State {
     /// The resource.
     pub resource: Resource,
@@ -46,6 +47,7 @@ impl State {
 
 /// What one of several stores says of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NodeReport {
     /// The store.
     pub node: NodeState,
@@ -55,6 +57,7 @@ pub struct NodeReport {
 
 /// One of the stores that make one lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NodeState {
     /// Its address, without credentials.
     pub name: String,
@@ -97,6 +100,7 @@ pub struct Permits {
 
 /// One holder of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Holder {
     /// The owner as the store writes it; other libraries on the same store have forms of their own.
     pub owner: String,
@@ -110,4 +114,28 @@ pub struct Holder {
     pub expires_in: Option<Duration>,
     /// The holder's note, or else what its client said of itself.
     pub note: Option<String>,
+}
+
+impl Holder {
+    /// A holder of which nothing else is known.
+    #[must_use]
+    pub fn new(owner: impl Into<String>, mode: Mode) -> Self {
+        Self { owner: owner.into(), mode, token: None, since: None, expires_in: None, note: None }
+    }
+}
+
+impl NodeReport {
+    /// What a node says.
+    #[must_use]
+    pub fn new(node: NodeState, holders: Result<Vec<Holder>, NodeTrouble>) -> Self {
+        Self { node, holders }
+    }
+}
+
+impl NodeState {
+    /// A node whose clock is not known.
+    #[must_use]
+    pub fn new(name: impl Into<String>, standing: Standing) -> Self {
+        Self { name: name.into(), standing, clock_ahead_ms: None }
+    }
 }

@@ -29,6 +29,7 @@ pub struct TooFewNodes {
 
 /// What one node said.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NodeTrouble {
     /// Its address, without credentials.
     pub node: String,
@@ -36,6 +37,14 @@ pub struct NodeTrouble {
     pub said: String,
     /// The kind of trouble; `None` if it has answered, or is not to be asked.
     pub fault: Option<Fault>,
+}
+
+impl NodeTrouble {
+    /// A node that has said this.
+    #[must_use]
+    pub fn new(node: impl Into<String>, said: impl Into<String>, fault: Option<Fault>) -> Self {
+        Self { node: node.into(), said: said.into(), fault }
+    }
 }
 
 impl TooFewNodes {

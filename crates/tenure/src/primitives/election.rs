@@ -43,6 +43,7 @@ pub struct Election {
 
 /// The leader, as the store knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Leader {
     /// What the leader campaigned with.
     pub value: Option<String>,

@@ -21,25 +21,11 @@ use tenure::{Error, Fault, OwnerId, Resource, Result, Token};
 pub(crate) static SCHEME: Scheme =
     Scheme::new("toy", |address, context| Box::pin(async { open(address, context) })).options(&["holder"]);
 
-static CAPABILITIES: Capabilities = Capabilities {
-    backend: "toy",
-    reach: Reach::Process,
-    nodes: 1,
-    modes: Modes::EXCLUSIVE,
-    leases: Leases::ANY,
-    batch: 256,
-    token_blocks: false,
-    queues: false,
-    watch_first: true,
-    fails_over: false,
-    pushes_losses: Pushes::Never,
-    safety: Safety {
-        holder_pause: Survival::FenceOnly,
-        store_restart: Survival::Together,
-        power_loss: Survival::Together,
-        failover: Survival::Together,
-        clock_jump: Survival::Lock,
-    },
+static CAPABILITIES: Capabilities = {
+    let mut toy = Capabilities::new("toy");
+    (toy.reach, toy.watch_first) = (Reach::Process, true);
+    toy.safety.holder_pause = Survival::FenceOnly;
+    toy
 };
 
 /// One client of a store.
@@ -107,15 +93,14 @@ impl Toy {
     }
 
     fn state(&self, resource: &Resource, name: &Name) -> State {
-        let holder = |hold: &Hold| Holder {
-            owner: hold.owner.to_string(),
-            mode: Mode::Exclusive,
-            token: name.fence,
-            since: None,
-            expires_in: Some(self.left(hold)),
-            note: Some(hold.note.to_string()),
-        };
-        State { holders: name.hold.iter().map(holder).collect(), fence: name.fence, ..State::free(resource.clone()) }
+        let mut state = State::free(resource.clone());
+        state.fence = name.fence;
+        for hold in &name.hold {
+            let mut holder = Holder::new(hold.owner.to_string(), Mode::Exclusive);
+            (holder.token, holder.expires_in, holder.note) = (name.fence, Some(self.left(hold)), Some(hold.note.to_string()));
+            state.holders.push(holder);
+        }
+        state
     }
 }
 

@@ -76,14 +76,11 @@ mod tests {
     use tenure::backend::Permits;
 
     fn holder(mode: Mode, held: u64, note: &str) -> Holder {
-        Holder {
-            owner: "o".to_owned(),
-            mode,
-            token: None,
-            since: SystemTime::now().checked_sub(Duration::from_secs(held)),
-            expires_in: Some(Duration::from_millis(18_500)),
-            note: Some(note.to_owned()),
-        }
+        let mut holder = Holder::new("o", mode);
+        holder.since = SystemTime::now().checked_sub(Duration::from_secs(held));
+        holder.expires_in = Some(Duration::from_millis(18_500));
+        holder.note = Some(note.to_owned());
+        holder
     }
 
     #[test]

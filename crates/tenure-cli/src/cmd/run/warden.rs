@@ -194,7 +194,7 @@ mod tests {
     }
 
     fn lost(reason: LostReason) -> tenure::Result<Lost> {
-        Ok(Lost { resource: Resource::new("x")?, token: Token::new(1), reason })
+        Ok(Lost::new(Resource::new("x")?, Token::new(1), reason))
     }
 
     fn step(order: Option<Order>, wake: f64) -> Step {
