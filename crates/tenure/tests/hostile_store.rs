@@ -55,7 +55,9 @@ impl Store {
 
 impl Layer for Moody {
     fn capabilities(&self, inner: &Capabilities) -> Capabilities {
-        Capabilities { watch_first: !self.asks_first, ..inner.clone() }
+        let mut own = inner.clone();
+        own.watch_first = !self.asks_first;
+        own
     }
 
     async fn acquire(&self, _: &Claim, inner: impl Future<Output = Result<Attempt>> + Send) -> Result<Attempt> {

@@ -3,6 +3,7 @@
 #[path = "stores/toy.rs"]
 mod toy;
 
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;

@@ -37,7 +37,9 @@ fn part_of(name: &Resource) -> u32 {
 
 impl Layer for Parted {
     fn capabilities(&self, inner: &Capabilities) -> Capabilities {
-        Capabilities { fails_over: self.fails_over, ..inner.clone() }
+        let mut own = inner.clone();
+        own.fails_over = self.fails_over;
+        own
     }
 
     fn partition(&self, name: &Resource, _: u32) -> u32 {

@@ -71,7 +71,7 @@ fn dialect() -> impl TypedValueParser<Value = Dialect> {
         match dialect {
             Dialect::Postgres => name.alias("postgresql"),
             Dialect::Mysql => name.alias("mariadb"),
-            _ => name,
+            Dialect::Sqlite => name,
         }
     });
     PossibleValuesParser::new(names).try_map(|name| name.parse::<Dialect>())

@@ -34,7 +34,6 @@ use crate::name::Token;
 
 /// A dialect of SQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Dialect {
     /// PostgreSQL.
     Postgres,

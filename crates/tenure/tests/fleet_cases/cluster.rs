@@ -114,7 +114,7 @@ fn without_failover(cluster: &Cluster) {
 
 /// One part of the cluster is away for longer than a lease, dead or hung: only its own holds are lost.
 pub(crate) fn a_dead_part_costs_no_hold_elsewhere() {
-    for how in ["KILL", "STOP"] {
+    for how in [Signal::KILL, Signal::STOP] {
         let cluster = Cluster::start();
         without_failover(&cluster);
         block_on(async {
@@ -144,7 +144,7 @@ pub(crate) fn a_dead_part_costs_no_hold_elsewhere() {
             })
             .await;
             for guard in safe {
-                guard.release().await.unwrap_or_else(|e| panic!("{how}: {e}"));
+                guard.release().await.unwrap_or_else(|e| panic!("{how:?}: {e}"));
             }
         });
     }

@@ -64,7 +64,9 @@ impl Node {
 
 impl Layer for Node {
     fn capabilities(&self, inner: &Capabilities) -> Capabilities {
-        Capabilities { fails_over: self.fails_over, ..inner.clone() }
+        let mut own = inner.clone();
+        own.fails_over = self.fails_over;
+        own
     }
 
     fn rename(&self, name: &Resource) -> Result<Option<Resource>> {

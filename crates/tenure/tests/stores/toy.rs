@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Client, Holder, Leases, Mode, Modes, Opened, Pushes, Reach, Released, Renewal,
-    Safety, Scope, State, Survival,
+    Attempt, Backend, Broken, Capabilities, Claim, Client, Holder, Mode, Opened, Reach, Released, Renewal, Scope, State, Survival,
 };
 use tenure::clock::{Clock, Instant};
 use tenure::secret::Secret;
@@ -95,7 +94,7 @@ impl Toy {
     fn state(&self, resource: &Resource, name: &Name) -> State {
         let mut state = State::free(resource.clone());
         state.fence = name.fence;
-        for hold in &name.hold {
+        if let Some(hold) = &name.hold {
             let mut holder = Holder::new(hold.owner.to_string(), Mode::Exclusive);
             (holder.token, holder.expires_in, holder.note) = (name.fence, Some(self.left(hold)), Some(hold.note.to_string()));
             state.holders.push(holder);
