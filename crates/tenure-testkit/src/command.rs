@@ -152,9 +152,11 @@ impl Drop for Running {
     }
 }
 
-/// The binary of the command, which cargo builds for the tests of its package and names to them.
+/// The binary of the command, which cargo builds for the tests of its package. A cargo before 1.94 does not name it to programs that
+/// run: it is in the directory above that of the test programs.
 pub fn binary() -> PathBuf {
-    std::env::var_os("CARGO_BIN_EXE_tenure").expect("run by cargo as a test of tenure-cli").into()
+    let beside = || std::env::current_exe().ok().and_then(|test| Some(test.parent()?.parent()?.join("tenure")));
+    std::env::var_os("CARGO_BIN_EXE_tenure").map(PathBuf::from).or_else(beside).expect("a test of tenure-cli")
 }
 
 /// Sends a signal to a process.
