@@ -38,4 +38,4 @@ mod update;
 pub use table::{FenceTable, SqlMarks};
 pub use update::{Effect, Probe, Update};
 
-pub use crate::sql::{Binds, Ddl, Dialect, Statement, Value};
+pub use crate::sql::{Binds, Columns, Ddl, Dialect, Driver, Operation, Statement, Value};
