@@ -30,7 +30,7 @@ struct Lanes {
 }
 
 /// A gate at which a task of this process holds or asks.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Lane {
     waiting: VecDeque<Waiter>,
     /// The store's last answer, if it was an error: then the lock is not known to be busy.
@@ -55,18 +55,7 @@ struct Lane {
 impl Lane {
     fn new(gate: &Gate, taken: Taken) -> Self {
         let came = gate.answers_are_shared().then(Arc::default);
-        Self {
-            waiting: VecDeque::new(),
-            trouble: None,
-            last: None,
-            gave_back: None,
-            arrivals: 0,
-            refused: 0,
-            contended: taken.matters(),
-            taken,
-            came,
-            resting: None,
-        }
+        Self { contended: taken.matters(), taken, came, ..Self::default() }
     }
 }
 

@@ -9,7 +9,7 @@ use tracing::debug;
 
 use super::step::Event;
 use super::wait::sleep_long;
-use super::{ACQUIRING, Contender, Got};
+use super::{ACQUIRING, Contender, Outcome};
 use crate::backend::{Attempt, Claim, Retry};
 use crate::clock::{Instant, deadline};
 use crate::engine::driven::{BackendCall, at_once, bounded, poll_call, unanswered};
@@ -93,13 +93,13 @@ impl Contender {
 
     fn heard(&mut self, claim: &Claim, turn: &mut Option<Turn>, sent: Instant, result: Result<Attempt>) -> Event {
         match result {
-            Ok(Attempt::Granted { token, valid_for }) => self.granted(claim, turn, sent, (token, valid_for)),
+            Ok(Attempt::Granted { token, valid_for }) => self.grant(claim, turn, sent, (token, valid_for)),
             Ok(Attempt::Done { left }) => {
                 turn.iter().for_each(|turn| {
                     turn.heard_grant();
                     turn.share(self.arrivals, left);
                 });
-                self.got = Some(Got::Done(left));
+                self.got = Some(Outcome::Done(left));
                 Event::Done
             }
             Ok(Attempt::Busy { retry: Retry::OnSignal { within }, .. }) => {
@@ -114,7 +114,7 @@ impl Contender {
         }
     }
 
-    fn granted(&mut self, claim: &Claim, turn: &mut Option<Turn>, sent: Instant, (token, valid_for): (Token, Duration)) -> Event {
+    fn grant(&mut self, claim: &Claim, turn: &mut Option<Turn>, sent: Instant, (token, valid_for): (Token, Duration)) -> Event {
         let engine = Arc::clone(self.engine());
         let Settings { clock, drift, counters, .. } = &engine.settings;
         let until = deadline(sent, valid_for, *drift);
@@ -139,7 +139,7 @@ impl Contender {
         turn.iter().for_each(Turn::heard_grant);
         counters.granted.up();
         let held = engine.keeper.keep(hold, turn.take_if(|_| !claim.mode.is_shared()), until, now);
-        self.got = Some(Got::Held(held, now));
+        self.got = Some(self.granted(held, now));
         Event::Granted
     }
 

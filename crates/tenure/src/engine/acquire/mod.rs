@@ -112,16 +112,10 @@ struct Contender {
     signal: Option<Signal>,
     /// How many had come to share the answer when the store was last asked.
     arrivals: u64,
-    got: Option<Got>,
+    /// What the store has given.
+    got: Option<Outcome>,
     /// The last one.
     error: Option<Error>,
-}
-
-/// What the store has given.
-enum Got {
-    /// And when.
-    Held(Held, Instant),
-    Done(u64),
 }
 
 impl Contender {
@@ -155,7 +149,7 @@ impl Contender {
         };
         match pass {
             Some(Pass::Turn(turn)) => self.contend(Some(turn)).await,
-            Some(Pass::Held(held)) => self.grant(held, self.settings().clock.now()),
+            Some(Pass::Held(held)) => self.reply(Ok(Some(self.granted(held, self.settings().clock.now())))),
             Some(Pass::Done(left)) => self.reply(Ok(Some(Outcome::Done(left)))),
             None => self.reply(by_standing(self.engine(), self.engine().turnstile.standing(&gate, arrival))),
         }
@@ -234,19 +228,15 @@ impl Contender {
         }
         // Before the answer: the caller's next lock() must not find this turn.
         drop(turn);
-        let old = self.request.converting.take();
-        match (got, end) {
-            (Some(Got::Held(held, now)), _) => return self.grant(held, now),
-            (Some(Got::Done(left)), _) => return self.reply(Ok(Some(Outcome::Done(left)))),
+        let answer = match (got, end) {
+            (Some(got), _) => Ok(Some(got)),
             // The store knows better than the guard.
-            (None, End::Revoked) => self.error = old.map(|old| old.revoked().into()),
-            (None, End::Failed) => drop(old),
-            (None, End::NotGranted | End::Granted | End::Done) => {
-                drop(old);
-                self.error = None;
-            }
-        }
-        let answer = self.error.take().map_or(Ok(None), Err);
+            (None, End::Revoked) => self.request.converting.take().map_or(Ok(None), |old| Err(old.revoked().into())),
+            (None, End::Failed) => self.error.take().map_or(Ok(None), Err),
+            (None, End::NotGranted | End::Granted | End::Done) => Ok(None),
+        };
+        // A hold that was not converted ends before the answer.
+        drop(self.request.converting.take());
         self.reply(answer);
     }
 
@@ -256,7 +246,8 @@ impl Contender {
         self.reply(if busy { Ok(None) } else { Err(late(self.engine(), doing)) });
     }
 
-    fn grant(&mut self, held: Held, now: Instant) {
+    /// Counts a grant, and makes its guard.
+    fn granted(&self, held: Held, now: Instant) -> Outcome {
         let waited = now.since(self.asked);
         self.settings().counters.waited(waited);
         let hold = held.hold();
@@ -265,7 +256,7 @@ impl Contender {
             debug!(?name, %token, ?waited, "waited");
         }
         debug!(?name, %token, ?waited, "granted");
-        self.reply(Ok(Some(Outcome::Held(Guard::new(Arc::new(held))))));
+        Outcome::Held(Guard::new(Arc::new(held)))
     }
 
     fn reply(&mut self, answer: Acquired) {
