@@ -216,7 +216,7 @@ pub(super) async fn resizing_never_admits_above_the_new_number(s: Subject) {
     let late = permits(&other, &name, 1, 3);
     for claim in &held {
         other.busy(&late).await;
-        assert!(one.renews(&claim).await, "nobody is thrown out");
+        assert!(one.renews(claim).await, "nobody is thrown out");
         one.release(claim).await;
     }
     other.granted(&late).await;

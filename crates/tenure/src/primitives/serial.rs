@@ -91,10 +91,8 @@ impl Serial {
     /// let sent = tokio::spawn(serial.submit("order:7", async { "sent" })); // after it was paid
     /// # assert!(matches!(paid.await.unwrap()?, tenure::partitions::Outcome::Done(())));
     /// # assert_eq!(sent.await.unwrap()?, tenure::partitions::Outcome::Done("sent"));
-    /// # serial.leave().await
-    /// # }
+    /// # serial.leave().await }
     /// # async fn pay(_: tenure::Token) {}
-    /// # fn main() -> tenure::Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
     /// ```
     ///
     /// Cancel safe as [`submit`](Self::submit) is.
