@@ -118,14 +118,19 @@ pub fn run(tests: Vec<Test>) -> ! {
 
 /// The same, and then a check of what all of them together have left. It panics if that is not right.
 pub fn run_then(tests: Vec<Test>, check: fn()) -> ! {
+    // Most of these wait for servers and leases, not for the processor.
+    run_at_once(10, tests, check)
+}
+
+/// The same with so many tests at the same time.
+pub fn run_at_once(threads: usize, tests: Vec<Test>, check: fn()) -> ! {
     // RUST_LOG=tenure=debug shows what the library thinks.
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .with_writer(std::io::stderr)
         .init();
     let mut arguments = Arguments::from_args();
-    // Most of these wait for servers and leases, not for the processor.
-    arguments.test_threads = arguments.test_threads.or(Some(10));
+    arguments.test_threads = arguments.test_threads.or(Some(threads));
     let strict = std::env::var_os("TENURE_TEST_ALL").is_some();
     let mut skipped = std::collections::BTreeMap::<String, usize>::new();
     let mut missing = std::collections::HashMap::new();

@@ -27,7 +27,7 @@ pub mod server;
 pub mod tls;
 mod wait;
 
-pub use harness::{Needs, Test, run, run_then};
+pub use harness::{Needs, Test, run, run_at_once, run_then};
 pub use process::{Signal, signal, stop};
 pub use server::RedisServer;
 pub use wait::{eventually, until, within};
