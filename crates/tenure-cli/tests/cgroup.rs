@@ -135,7 +135,7 @@ fn tenure_kills_the_group_by_itself_when_only_the_guardian_is_stopped() {
         let args = ["run", "--cgroup", group.dir(), "--lease", "3s", "x", "--", "sh", "-c", program];
         let run = group.tenure_as_nobody(&store, &args);
         let helper = store.pid("pid");
-        tenure_testkit::command::kill(tenure_testkit::command::until("the guardian", || guardian_of(run.pid())), Signal::STOP);
+        tenure_testkit::command::kill(tenure_testkit::until("the guardian", || guardian_of(run.pid())), Signal::STOP);
         break_as_nobody(&store);
         let (code, stderr) = run.end();
         assert_eq!(code, Some(76), "{stderr}");

@@ -24,9 +24,9 @@ fn a_guardian_that_is_killed_or_stopped_is_replaced() {
         let script = "trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done";
         let run = store.start(["run", "--lease", "3s", "x", "--", "sh", "-c", script]);
         let pid = store.pid("pid");
-        let guardian = tenure_testkit::command::until("the guardian", || guardian_of(run.pid(), pid));
+        let guardian = tenure_testkit::until("the guardian", || guardian_of(run.pid(), pid));
         tenure_testkit::command::kill(guardian, signal);
-        tenure_testkit::command::until("another one", || guardian_of(run.pid(), pid).filter(|other| *other != guardian));
+        tenure_testkit::until("another one", || guardian_of(run.pid(), pid).filter(|other| *other != guardian));
         assert!(is_dead(guardian), "{signal:?}");
         run.signal(Signal::STOP);
         eventually("the end of the program", || is_dead(pid));
@@ -40,14 +40,13 @@ fn a_guardian_that_is_killed_is_replaced_before_there_is_a_renewal_to_tell_it() 
     let store = Store::new();
     let run = store.start(["run", "--lease", "24h", "x", "--", "sh", "-c", "echo $$ > pid; while :; do sleep 0.05; done"]);
     let pid = store.pid("pid");
-    let mut guardian = tenure_testkit::command::until("the guardian", || guardian_of(run.pid(), pid));
+    let mut guardian = tenure_testkit::until("the guardian", || guardian_of(run.pid(), pid));
     // Also one after the other.
     for _ in 0..3 {
         // Of an age at which it is missed at once.
         std::thread::sleep(std::time::Duration::from_millis(150));
         tenure_testkit::command::kill(guardian, Signal::KILL);
-        guardian =
-            tenure_testkit::command::until("another one", || guardian_of(run.pid(), pid).filter(|other| *other != guardian));
+        guardian = tenure_testkit::until("another one", || guardian_of(run.pid(), pid).filter(|other| *other != guardian));
     }
     run.signal(Signal::TERM);
     run.end();
@@ -60,9 +59,9 @@ fn a_guardian_that_is_killed_while_the_program_is_being_stopped_is_replaced() {
     let run = store.start(["run", "--lease", "24h", "--max-hold", "300ms", "x", "--", "sh", "-c", script]);
     let pid = store.pid("pid");
     store.written("asked");
-    let guardian = tenure_testkit::command::until("the guardian", || guardian_of(run.pid(), pid));
+    let guardian = tenure_testkit::until("the guardian", || guardian_of(run.pid(), pid));
     tenure_testkit::command::kill(guardian, Signal::KILL);
-    tenure_testkit::command::until("another one", || guardian_of(run.pid(), pid).filter(|other| *other != guardian));
+    tenure_testkit::until("another one", || guardian_of(run.pid(), pid).filter(|other| *other != guardian));
     assert_eq!(run.end().0, Some(76));
 }
 
@@ -72,7 +71,7 @@ fn a_program_that_stops_its_tenure_at_once_has_a_guardian() {
         let store = Store::new();
         let run = store.start(["run", "--lease", "24h", "x", "--", "sh", "-c", "kill -STOP $PPID; echo $$ > pid; sleep 1000"]);
         let pid = store.pid("pid");
-        tenure_testkit::command::until("the guardian", || guardian_of(run.pid(), pid));
+        tenure_testkit::until("the guardian", || guardian_of(run.pid(), pid));
         run.signal(Signal::KILL);
         eventually("the end of the program", || is_dead(pid));
     }
@@ -107,14 +106,12 @@ fn a_guardian_keeps_the_lifeline_that_others_see() {
     let store = Store::new();
     let run = store.start(["run", "--lease", "2s", "x", "--", "sh", "-c", "echo $$ > pid; sleep 1000"]);
     let pid = store.pid("pid");
-    let guardian = tenure_testkit::command::until("the guardian", || guardian_of(run.pid(), pid));
+    let guardian = tenure_testkit::until("the guardian", || guardian_of(run.pid(), pid));
     let pipes = store.path("locks.db.clients");
     let lifeline = |guardian| std::fs::read_link(format!("/proc/{guardian}/fd/1")).unwrap_or_default();
     assert!(lifeline(guardian).starts_with(&pipes), "{:?}", lifeline(guardian));
     std::fs::rename(&pipes, store.path("elsewhere")).expect("moved");
-    tenure_testkit::command::until("another one", || {
-        guardian_of(run.pid(), pid).filter(|other| lifeline(*other).starts_with(&pipes))
-    });
+    tenure_testkit::until("another one", || guardian_of(run.pid(), pid).filter(|other| lifeline(*other).starts_with(&pipes)));
     run.signal(Signal::TERM);
     run.end();
 }
@@ -126,7 +123,7 @@ fn a_guardian_that_could_not_be_started_is_started_when_that_is_possible() {
     let script = "echo $$ > pid; while :; do sleep 1000; done";
     let run = nobody::run(&store, &["run", "--lease", "2s", "x", "--", "sh", "-c", script]);
     let pid = store.pid("pid");
-    let guardian = tenure_testkit::command::until("the guardian", || guardian_of(run.pid(), pid));
+    let guardian = tenure_testkit::until("the guardian", || guardian_of(run.pid(), pid));
     // Of an age at which it is missed at once.
     std::thread::sleep(Duration::from_millis(150));
     let limit = |processes: &str| {
@@ -138,7 +135,7 @@ fn a_guardian_that_could_not_be_started_is_started_when_that_is_possible() {
     tenure_testkit::command::kill(guardian, Signal::KILL);
     run.says("no guardian");
     limit("1000");
-    tenure_testkit::command::until("another one", || guardian_of(run.pid(), pid).filter(|other| *other != guardian));
+    tenure_testkit::until("another one", || guardian_of(run.pid(), pid).filter(|other| *other != guardian));
     run.signal(Signal::TERM);
     run.end();
 }
@@ -149,7 +146,7 @@ fn nobody_has_the_lock_of_a_killed_tenure_before_what_its_program_started_is_dea
     let script = "(echo $$ > pid; sh -c 'echo $$ > child; exec sleep 1000') & wait";
     let run = store.start(["run", "--lease", "24h", "x", "--", "sh", "-c", script]);
     let (pid, child) = (store.pid("pid"), store.pid("child"));
-    let guardian = tenure_testkit::command::until("the guardian", || guardian_of(run.pid(), pid));
+    let guardian = tenure_testkit::until("the guardian", || guardian_of(run.pid(), pid));
     let look = format!("sed 's/.*) //' /proc/{child}/stat > state 2> /dev/null; echo > next");
     let next = store.start(["run", "--wait", "1h", "x", "--", "sh", "-c", &look]);
     eventually("the next one in line", || store.who("x")["waiting"].as_u64() == Some(1));
