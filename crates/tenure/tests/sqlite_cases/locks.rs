@@ -5,7 +5,6 @@ use std::time::{Duration, Instant, SystemTime};
 use tenure::Locker;
 use tenure::backend::{Modes, Reach, Survival};
 
-use super::clients::*;
 use super::opening::*;
 
 #[tokio::test]
