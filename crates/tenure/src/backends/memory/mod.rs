@@ -125,6 +125,10 @@ impl Memory {
     fn break_all(&self, resource: &Resource, at_least: Option<Token>) -> Result<Option<Broken>> {
         let now = self.store.clock.now();
         let mut slots = self.slots();
+        // Only a raised fence is worth remembering a name that nobody uses.
+        if at_least.is_none() && !slots.contains_key(resource) {
+            return Ok(None);
+        }
         let slot = slots.entry(resource.clone()).or_default();
         slot.expire(now);
         if slot.holds.is_empty() && at_least.is_none() {
@@ -265,5 +269,19 @@ impl From<Arc<Memory>> for Opened {
     fn from(store: Arc<Memory>) -> Self {
         let losses = store.losses.clone();
         Self::of_voter(store).with_losses(losses)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_break_of_a_name_that_nobody_uses_leaves_nothing_behind() {
+        let client = Client { id: ClientId::random().expect("random bits"), about: "a test".into() };
+        let memory = Memory::new(client, Clock::for_tests());
+        let name = Resource::new("nobody").expect("a name");
+        assert!(memory.break_hold(&name).await.expect("asked").is_none());
+        assert!(memory.slots().is_empty());
     }
 }
