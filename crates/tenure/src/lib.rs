@@ -78,7 +78,8 @@
 //! No feature changes how anything behaves.
 //!
 //! # Platforms
-//! Unix. All tests run on Linux; other Unixes have the same system calls, and no test of ours.
+//! Linux is tested. Other Unix systems are not: the lease clock stands still there while the machine is suspended, so a holder can take a
+//! lease that has ended for one that lasts. Windows is not supported.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -233,6 +234,11 @@ pub mod partitions {
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+/// The example on the page of this crate alone compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct CrateReadme;
+
 /// The examples of the page on work that is done once compile and run.
 #[cfg(all(doctest, feature = "once", feature = "sqlite"))]
 #[doc = include_str!("../../../docs/once.md")]
@@ -264,6 +270,7 @@ mod pages {
         Election: "locks/election.md"
         Partitions: "locks/partitions.md"
         Redlock: "redlock.md"
+        Stores: "stores.md"
         Fencing: "fencing.md"
     }
 }

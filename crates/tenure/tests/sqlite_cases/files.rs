@@ -30,6 +30,25 @@ async fn tokens_grow_across_released_rows_and_reopened_files() {
 }
 
 #[tokio::test]
+async fn a_client_that_is_closed_has_closed_its_file() {
+    let dir = dir();
+    let open = || {
+        let links = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+        links.filter(|link| link.starts_with(dir.path())).collect::<Vec<_>>()
+    };
+    for _ in 0..50 {
+        let locker = client(&dir).await;
+        assert_ne!(open(), Vec::<std::path::PathBuf>::new());
+        locker.close().await.unwrap();
+        let files: Vec<_> = open()
+            .into_iter()
+            .filter(|file| file.to_string_lossy().contains("locks.db-") || file.ends_with("locks.db"))
+            .collect();
+        assert_eq!(files, Vec::<std::path::PathBuf>::new());
+    }
+}
+
+#[tokio::test]
 async fn tokens_that_are_used_up_are_an_error_and_not_a_panic() {
     let dir = dir();
     let locker = client(&dir).await;

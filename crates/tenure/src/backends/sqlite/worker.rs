@@ -93,6 +93,8 @@ impl Worker {
             }
             if let Some(done) = close {
                 self.leave();
+                // Before it is told: then the file is closed, and can be moved or removed.
+                drop(self);
                 let _told = done.send(());
                 return;
             }
