@@ -1,4 +1,4 @@
-//! Fences in PostgreSQL, MySQL, MariaDB and SQLite, over [`sqlx`](::sqlx).
+//! Fences in PostgreSQL, MySQL, MariaDB and SQLite, over [`sqlx`].
 //!
 //! ```no_run
 //! use tenure::fence::{sql::FenceTable, sqlx};

@@ -1,4 +1,4 @@
-//! Work that is done once in PostgreSQL, MySQL, MariaDB and SQLite, over [`sqlx`](::sqlx).
+//! Work that is done once in PostgreSQL, MySQL, MariaDB and SQLite, over [`sqlx`].
 //!
 //! **Exactly once**, the record in the transaction of the work:
 //!
