@@ -6,7 +6,7 @@ use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Code;
 use quote::quote;
 use syn::spanned::Spanned;
-use syn::{Error, Expr, Ident, ItemFn, LitStr, Result, ReturnType, parse_macro_input};
+use syn::{Error, Expr, FnArg, Ident, ItemFn, LitStr, Pat, Result, ReturnType, parse_macro_input};
 
 use self::wait::Wait;
 
@@ -59,6 +59,11 @@ impl Given {
         let wait = self.wait.ok_or_else(|| needed("longest wait", "wait = \"5s\", or wait = \"forever\""))?;
         let locker = self.locker.unwrap_or_else(|| syn::parse_quote!(locker));
         let guard = self.guard.unwrap_or_else(|| Ident::new("guard", sig.ident.span()));
+        let named_so = |pattern: &FnArg| matches!(pattern, FnArg::Typed(arg) if matches!(&*arg.pat, Pat::Ident(name) if name.ident == guard));
+        if let Some(argument) = sig.inputs.iter().find(|argument| named_so(argument)) {
+            let problem = format!("the lock's own guard is {guard} inside: rename the argument, or the guard (guard = held)");
+            return Err(Error::new(argument.span(), problem));
+        }
         let acquire = match (wait, self.busy) {
             (Wait::Forever, None) => quote! {
                 match __mutex.lock().await {

@@ -181,6 +181,9 @@ pub use stats::{Histogram, Stats};
 /// The function returns a `Result` whose error is made from [`Error`]: the store may be away, and the lock may be lost. The body is
 /// dropped the moment it is. What it has sent by then, only a [fence] stops.
 ///
+/// Arguments that the body does not move are dropped after the release, as those of a function are after its body: a transaction that is
+/// passed by value and not committed is rolled back without the lock.
+///
 /// A function that could run without its lock does not compile:
 ///
 /// ```compile_fail
@@ -194,6 +197,10 @@ pub use stats::{Histogram, Stats};
 /// ```compile_fail
 /// #[tenure::locked(key = "order", wait = "forever")]
 /// async fn pay(locker: &tenure::Locker) {} // whom would it tell that the lock is lost?
+/// ```
+/// ```compile_fail
+/// #[tenure::locked(key = "order", wait = "forever")]
+/// async fn pay(locker: &tenure::Locker, guard: u64) -> tenure::Result<()> { Ok(()) } // which guard is meant?
 /// ```
 /// ```compile_fail
 /// #[tenure::locked(wait = "forever")] // which lock?

@@ -41,8 +41,8 @@ pub struct TestStore {
     memory: Arc<Memory>,
     clock: Clock,
     away: Arc<AtomicBool>,
-    /// Whose calls do not arrive.
-    still: Arc<Mutex<HashMap<ClientId, watch::Sender<bool>>>>,
+    /// Whose calls do not arrive, by how many pauses.
+    still: Arc<Mutex<HashMap<ClientId, watch::Sender<u32>>>>,
 }
 
 impl Default for TestStore {
@@ -75,7 +75,7 @@ impl TestStore {
             Error::misuse("a locker of a test", "was asked for outside of a runtime", "inside of one, as #[tokio::test] is")
         })?;
         let id = ClientId::random()?;
-        let (stop, stopped) = watch::channel(false);
+        let (stop, stopped) = watch::channel(0);
         self.still.lock().unwrap_or_else(PoisonError::into_inner).insert(id, stop);
         let memory = Arc::new(self.memory.client(Client { id, about: "a test".into() }));
         let store = Opened::from(memory).layered(Moods { away: Arc::clone(&self.away), stopped });
@@ -99,16 +99,16 @@ impl TestStore {
     }
 
     /// A locker stands still for so long, as a process does that is stopped or swapped out: nothing that it asks arrives, so nothing is
-    /// renewed. All others go on. Longer than a lease, and its locks are lost, and may be others' by then.
+    /// renewed. All others go on. Longer than a lease, and its locks are lost, and may be others' by then. Dropped, the pause is over.
+    ///
+    /// # Panics
+    /// If the locker is not one of this store: a test that stops nobody would show nothing.
     pub async fn stand_still(&self, locker: &Locker, pause: Duration) {
-        let set = |still| {
-            let lockers = self.still.lock().unwrap_or_else(PoisonError::into_inner);
-            // One of another store is none of ours.
-            lockers.get(&locker.client_id()).into_iter().for_each(|stop| _ = stop.send_replace(still));
-        };
-        set(true);
+        let stop = self.still.lock().unwrap_or_else(PoisonError::into_inner).get(&locker.client_id()).cloned();
+        let stop = stop.expect("a locker of this store");
+        stop.send_modify(|pauses| *pauses += 1);
+        let _over = Pause(stop);
         tokio::time::sleep(pause).await;
-        set(false);
     }
 
     /// The machine sleeps for so long: no timer notices, and every lease has run on.
@@ -117,17 +117,26 @@ impl TestStore {
     }
 }
 
+/// One pause of a locker. Its end is its drop.
+struct Pause(watch::Sender<u32>);
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        self.0.send_modify(|pauses| *pauses -= 1);
+    }
+}
+
 /// What a test says of the calls of one locker.
 #[derive(Debug)]
 struct Moods {
     away: Arc<AtomicBool>,
-    stopped: watch::Receiver<bool>,
+    stopped: watch::Receiver<u32>,
 }
 
 impl Layer for Moods {
     async fn around<T: Send>(&self, call: Call<'_>, inner: impl Future<Output = Result<T>> + Send) -> Result<T> {
         // Its end is that of the store, which then stops nobody.
-        drop(self.stopped.clone().wait_for(|stopped| !stopped).await);
+        drop(self.stopped.clone().wait_for(|pauses| *pauses == 0).await);
         if self.away.load(Ordering::SeqCst) {
             return Err(Error::unavailable("test", call.doing(), Fault::Connection, "the test has sent the store away"));
         }

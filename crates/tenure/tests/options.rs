@@ -1,9 +1,13 @@
 //! Stores whose options are set in code, and locks whose kind is.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use tenure::backend::Client;
+use tenure::backends::memory::Memory;
+use tenure::clock::Clock;
 use tenure::options::{MemoryOptions, QuorumOptions};
-use tenure::{Error, Locker, Mode, Owner};
+use tenure::{ClientId, Error, Locker, Mode, Owner};
 
 async fn named(name: &str) -> Locker {
     Locker::builder().connect_with(MemoryOptions::named(name)).await.expect("connected")
@@ -28,6 +32,11 @@ async fn a_prefix_of_the_builder_stands_before_every_name_and_that_of_the_url_wi
     let under = Locker::builder().prefix("a:").connect_with(MemoryOptions::named("options-2")).await.expect("connected");
     let _guard = under.mutex("L").lock().await.expect("locked");
     assert!(all.mutex("a:L").try_lock().await.expect("asked").is_none());
+    let own =
+        Arc::new(Memory::new(Client { id: ClientId::random().expect("random bits"), about: "a test".into() }, Clock::system()));
+    let (under, all) = (Locker::builder().prefix("a:").backend(Arc::clone(&own)), Locker::builder().backend(own));
+    let _own = under.expect("a locker").mutex("L").lock().await.expect("locked");
+    assert!(all.expect("a locker").mutex("a:L").try_lock().await.expect("asked").is_none());
     let url = Locker::builder().prefix("a:").connect("memory:options-2?prefix=b:").await.expect("connected");
     assert!(url.mutex("L").try_lock().await.expect("asked").is_some());
 }

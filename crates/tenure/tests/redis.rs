@@ -102,6 +102,7 @@ fn main() {
             options_that_do_not_go_together_are_refused_before_any_connection
             credentials_are_asked_for_each_new_connection
             credentials_that_cannot_be_had_are_an_outage_that_says_so
+            a_server_that_is_away_costs_no_question_for_credentials
             a_tls_configuration_of_the_users_own_is_used
             a_client_of_redis_rs_says_where_and_who;
         Redis:

@@ -73,3 +73,17 @@ fn a_locker_needs_a_runtime() {
     let store = TestStore::new();
     assert!(matches!(store.locker(), Err(Error::Misuse(_))));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_is_dropped_is_over_and_two_pauses_are_over_when_both_are() {
+    let store = TestStore::new();
+    let locker = store.locker().expect("a locker");
+    let mutex = locker.mutex("L");
+    let short = tokio::time::timeout(LEASE / 10, store.stand_still(&locker, LEASE)).await;
+    assert!(short.is_err());
+    mutex.lock().await.expect("not stopped any more").release().await.expect("given back");
+    let (one, two) = (store.stand_still(&locker, LEASE / 10), store.stand_still(&locker, LEASE));
+    let asked = async { tokio::time::timeout(LEASE / 2, mutex.lock()).await.is_err() };
+    let (still_stopped, ..) = tokio::join!(asked, one, two);
+    assert!(still_stopped, "the second pause goes on");
+}

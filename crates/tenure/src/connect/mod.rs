@@ -144,14 +144,23 @@ async fn open(target: Target, context: Context) -> Result<Opened> {
 
 /// Opens a store under the prefix of its context, if that has one.
 pub(crate) async fn prefixed(context: Context, open: impl FnOnce(Context) -> Opening) -> Result<Opened> {
-    let prefix = Some(&context.prefix).filter(|prefix| !prefix.is_empty());
+    let prefix = context.prefix.clone();
     // Before anything is opened that would have to be closed.
-    let layer = prefix.cloned().map(Prefixed::new).transpose().map_err(|e| of_option("prefix", e))?;
-    let opened = open(context).await?;
-    Ok(match layer {
+    layer(&prefix)?;
+    under(&prefix, open(context).await?)
+}
+
+/// Puts a prefix before every name of a store; an empty one changes nothing.
+pub(crate) fn under(prefix: &str, opened: Opened) -> Result<Opened> {
+    Ok(match layer(prefix)? {
         Some(layer) => opened.layered(layer),
         None => opened,
     })
+}
+
+fn layer(prefix: &str) -> Result<Option<Prefixed>> {
+    let prefix = Some(prefix).filter(|prefix| !prefix.is_empty());
+    prefix.map(|prefix| Prefixed::new(prefix.to_owned())).transpose().map_err(|e| of_option("prefix", e))
 }
 
 /// Opens the store of another crate, which may hang or panic.

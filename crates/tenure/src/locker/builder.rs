@@ -115,7 +115,9 @@ impl Builder {
             self.timeout = timeout;
             self.check().map_err(|e| store::of_option("timeout", e))?;
         }
-        self.prefix = options.take("prefix").unwrap_or(self.prefix);
+        if let Some(prefix) = options.take("prefix") {
+            self.prefix = prefix;
+        }
         let label = target.label.take().map(|label| Label { prefix: self.prefix.clone(), ..label });
         let scheme = target.scheme.name;
         self.open(label, scheme, move |context| (connect::REGISTRY.open)(target, context)).await
@@ -171,7 +173,8 @@ impl Builder {
         self.check()?;
         let client = ClientId::random()?;
         let runtime = self.runtime.clone().map_or_else(background::handle, Ok)?;
-        self.build(store.into(), client, runtime)
+        let store = connect::under(&self.prefix, store.into())?;
+        self.build(store, client, runtime)
     }
 
     /// As [`backend`](Self::backend), for one that knows its client.

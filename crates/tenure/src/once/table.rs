@@ -66,7 +66,16 @@ impl OnceTable {
     /// The row that a statement has returned.
     pub(super) fn row(&self, dialect: Dialect, columns: Columns) -> Result<Row> {
         let found = <[Value; 4]>::try_from(columns);
-        let Ok([Value::Int(token), earlier @ (Value::Int(_) | Value::Null), result, Value::Int(age)]) = found else {
+        // A result that is none of ours must not be taken for work that was not done.
+        let Ok(
+            [
+                Value::Int(token),
+                earlier @ (Value::Int(_) | Value::Null),
+                result @ (Value::Bytes(_) | Value::Null),
+                Value::Int(age),
+            ],
+        ) = found
+        else {
             return Err(self.operation("reading").wrong_table(dialect, "its columns are of other types"));
         };
         let earlier = if let Value::Int(earlier) = earlier { Some(earlier) } else { None };

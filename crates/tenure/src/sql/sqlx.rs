@@ -141,6 +141,10 @@ impl<DB: Database> SqlxPool<DB> {
     ) -> Result<A> {
         let run = async {
             let mut tx = self.pool.begin().await?;
+            if self.dialect == Dialect::Postgres {
+                // A statement that waits for a row outlives its caller: it would keep a connection of the application's pool.
+                DB::rows(&mut tx, "SET LOCAL lock_timeout = '3s'".to_owned(), &[]).await?;
+            }
             let answer = call(&mut Sqlx { conn: &mut tx, dialect: self.dialect }).await?;
             tx.commit().await?;
             Ok(answer)

@@ -38,7 +38,11 @@ pub(crate) fn options_that_do_not_go_together_are_refused_before_any_connection(
     let nobody: [(&str, u16); 0] = [];
     let cases = [
         (RedisOptions::cluster(nobody), "are none"),
-        (RedisOptions::server("", 1), "empty name"),
+        (RedisOptions::server("", 1), "a name that is none"),
+        (RedisOptions::server("user:canary@host", 1), "a name that is none"),
+        (server().sentinel_credentials(Credentials::new(None, "p")), "login for sentinels"),
+        (server().token_ttl(std::time::Duration::ZERO), "24h or more"),
+        (server().token_ttl(std::time::Duration::MAX), "more than a server counts"),
         (RedisOptions::cluster([("a", 1)]).database(1), "database of a cluster"),
         (server().sharded_channels(true), "a cluster's"),
         (RedisOptions::socket("relative"), "absolute"),
@@ -84,9 +88,19 @@ pub(crate) fn credentials_are_asked_for_each_new_connection() {
 pub(crate) fn credentials_that_cannot_be_had_are_an_outage_that_says_so() {
     let server = RedisServer::start();
     block_on(async {
-        let vault = || async { Err(std::io::Error::other("the vault is sealed")) };
-        let error = Locker::builder().connect_with(of(&server).credentials_from(vault)).await.expect_err("no credentials");
-        assert!(error.is_transient() && error.to_string().contains("the vault is sealed"), "{error}");
+        let broken = || -> std::future::Ready<std::io::Result<Credentials>> { panic!("of the program") };
+        let refused = |options, word: &'static str| async move {
+            let error = Locker::builder().connect_with(options).await.expect_err(word);
+            assert!(error.is_transient() && error.fault() == Some(Fault::Auth), "{error}");
+            assert!(error.to_string().contains(word), "{error}");
+        };
+        // Whatever it speaks of: it is not our connection.
+        let vault = || async { Err(std::io::Error::other("the vault's TLS certificate is none")) };
+        refused(of(&server).credentials_from(vault), "the vault's TLS certificate").await;
+        refused(of(&server).credentials_from(broken), "it panicked").await;
+        // The next ones may be better.
+        let old = || async { Ok::<_, std::io::Error>(Credentials::new(Some("nobody"), "old")) };
+        refused(of(&server).credentials_from(old), "").await;
         let wrong = of(&server).credentials(Credentials::new(Some("nobody"), "canary"));
         let error = Locker::builder().connect_with(wrong).await.expect_err("no such user");
         assert_eq!(error.fault(), Some(Fault::Auth), "{error}");
@@ -117,6 +131,17 @@ pub(crate) fn a_tls_configuration_of_the_users_own_is_used() {
         let error = Locker::builder().connect_with(of(&server).tls()).await.expect_err("a stranger");
         assert!(error.fault() == Some(Fault::Tls) || matches!(error, Error::Config(_)), "{error}");
     });
+}
+
+pub(crate) fn a_server_that_is_away_costs_no_question_for_credentials() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let options = RedisOptions::server("127.0.0.1", 1).credentials_from(move || {
+        count.fetch_add(1, Ordering::Relaxed);
+        async { Ok::<_, std::io::Error>(Credentials::new(None, "p")) }
+    });
+    let error = block_on(Locker::builder().connect_with(options)).expect_err("nobody there");
+    assert_eq!((error.fault(), asked.load(Ordering::Relaxed)), (Some(Fault::Connection), 0), "{error}");
 }
 
 pub(crate) fn a_client_of_redis_rs_says_where_and_who() {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::select_ok;
 use redis::{AsyncConnectionConfig, RedisResult};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream, lookup_host};
 
 use super::connection::Connection;
@@ -15,11 +16,17 @@ use super::slots::Address;
 use super::tls;
 
 /// Who we are to a server, and how it is reached. Clones share nothing secret but memory.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Dial {
     pub(super) login: Login,
     pub(super) database: u32,
     pub(super) tls: Option<tls::Config>,
+}
+
+impl fmt::Debug for Dial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dial").field("tls", &self.tls.is_some()).finish_non_exhaustive()
+    }
 }
 
 impl Dial {
@@ -55,15 +62,21 @@ impl Server {
     }
 
     async fn connect_now(&self, config: AsyncConnectionConfig) -> RedisResult<Connection> {
-        let settings = self.dial.login.settings(self.dial.database).await?;
         match (&self.at, &self.dial.tls) {
-            (At::Unix(path), _) => Connection::greet(UnixStream::connect(path).await?, &settings, config).await,
-            (At::Tcp(address), None) => Connection::greet(tcp(address).await?, &settings, config).await,
-            (At::Tcp(address), Some(tls)) => {
-                let stream = tls::over(tcp(address).await?, &address.0, tls).await?;
-                Connection::greet(stream, &settings, config).await
-            }
+            (At::Unix(path), _) => self.greet(UnixStream::connect(path).await?, config).await,
+            (At::Tcp(address), None) => self.greet(tcp(address).await?, config).await,
+            (At::Tcp(address), Some(tls)) => self.greet(tls::over(tcp(address).await?, &address.0, tls).await?, config).await,
         }
+    }
+
+    /// Logs in. Who that is, is asked only now: a server that is away costs the program no question.
+    async fn greet<S>(&self, stream: S, config: AsyncConnectionConfig) -> RedisResult<Connection>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Dial { login, database, .. } = &self.dial;
+        let settings = login.settings(*database).await?;
+        Connection::greet(stream, &settings, config).await.map_err(|e| login.refused(e))
     }
 }
 

@@ -5,6 +5,7 @@ use std::error::Error as _;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use super::frames::Breach;
+use super::login::NoCredentials;
 use crate::error::{Error, Fault, Source};
 
 pub(super) const NAME: &str = "redis";
@@ -101,7 +102,8 @@ fn kind(e: &RedisError) -> (Fault, bool) {
         ErrorKind::AuthenticationFailed if text.contains("LOADING") => (Fault::Loading, true),
         ErrorKind::AuthenticationFailed if text.contains("max number of clients") => (Fault::Connection, true),
         ErrorKind::AuthenticationFailed => (Fault::Auth, false),
-        ErrorKind::Io if is_breach(e) => (Fault::Protocol, false),
+        ErrorKind::Io if is_caused_by::<Breach>(e) => (Fault::Protocol, false),
+        ErrorKind::Io if is_caused_by::<NoCredentials>(e) => (Fault::Auth, true),
         // A server that is killed says no farewell, which TLS calls by its own name.
         ErrorKind::Io if is_tls(&text) && !e.is_connection_dropped() => (Fault::Tls, false),
         ErrorKind::Io if e.is_timeout() => (Fault::Timeout, true),
@@ -141,11 +143,11 @@ fn by_words(code: &str, text: &str) -> (Fault, bool) {
     }
 }
 
-/// Whether we have ended the connection ourselves. redis-rs passes on what it was told, in an Arc.
-fn is_breach(e: &RedisError) -> bool {
+/// Whether it is what we said ourselves. redis-rs passes on what it was told, in an Arc.
+fn is_caused_by<T: std::error::Error + 'static>(e: &RedisError) -> bool {
     let inner = e.source().and_then(|source| source.downcast_ref::<Source>());
     let io = inner.and_then(|inner| inner.downcast_ref::<std::io::Error>());
-    io.and_then(std::io::Error::get_ref).is_some_and(|said| said.is::<Breach>())
+    io.and_then(std::io::Error::get_ref).is_some_and(|said| said.is::<T>())
 }
 
 fn is_tls(text: &str) -> bool {

@@ -3,10 +3,12 @@
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use redis::{ProtocolVersion, RedisConnectionInfo};
+use futures_util::FutureExt;
+use redis::{ErrorKind, ProtocolVersion, RedisConnectionInfo, RedisError};
 
 use crate::store::Credentials;
 
@@ -29,18 +31,29 @@ impl Login {
         C: Future<Output = Result<Credentials, E>> + Send + 'static,
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
+        let ask = Arc::new(ask);
         Self::From(Arc::new(move || {
-            let asked = ask();
-            Box::pin(async move { asked.await.map_err(Into::into) })
+            let ask = Arc::clone(&ask);
+            // A panic of the program's own code is its error, and ends nothing of ours.
+            let asked = AssertUnwindSafe(async move { ask().await.map_err(Into::into) }).catch_unwind();
+            Box::pin(async { asked.await.unwrap_or_else(|_| Err("it panicked".into())) })
         }))
     }
 
+    /// A refusal of credentials that were asked for may be over with the next ones.
+    pub(super) fn refused(&self, e: RedisError) -> RedisError {
+        match (self, e.kind()) {
+            (Self::From(_), ErrorKind::AuthenticationFailed) => NoCredentials(e.to_string()).into(),
+            _ => e,
+        }
+    }
+
     /// What is said to a server over a new connection.
-    pub(super) async fn settings(&self, database: u32) -> io::Result<RedisConnectionInfo> {
+    pub(super) async fn settings(&self, database: u32) -> Result<RedisConnectionInfo, NoCredentials> {
         let asked = match self {
             Self::Nobody => None,
             Self::As(credentials) => Some(credentials.clone()),
-            Self::From(ask) => Some(ask().await.map_err(|e| io::Error::other(format!("the credentials could not be had: {e}")))?),
+            Self::From(ask) => Some(ask().await.map_err(|e| NoCredentials(format!("the credentials could not be had: {e}")))?),
         };
         let mut settings = RedisConnectionInfo::default()
             .set_protocol(ProtocolVersion::RESP3)
@@ -54,6 +67,17 @@ impl Login {
             settings = settings.set_password(password.text());
         }
         Ok(settings)
+    }
+}
+
+/// There are no good credentials at this time.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct NoCredentials(String);
+
+impl From<NoCredentials> for RedisError {
+    fn from(why: NoCredentials) -> Self {
+        io::Error::other(why).into()
     }
 }
 

@@ -74,11 +74,9 @@ pub(super) fn read(address: store::Address) -> Result<RedisOptions> {
     redis.counters = options.one_of("semaphore", &[("expiring", false), ("counter", true)])?.unwrap_or(false);
     match options.take("token_ttl").as_deref() {
         None => {}
-        Some("never") => redis.token_ttl = Duration::ZERO,
+        Some("never") => redis.token_ttl = None,
         Some(text) => {
-            let ttl = duration::parse(text).map_err(|e| of_option("token_ttl", e))?;
-            // Zero is how the options say never.
-            redis.token_ttl = ttl.max(Duration::from_nanos(1));
+            redis.token_ttl = Some(duration::parse(text).map_err(|e| of_option("token_ttl", e))?);
         }
     }
     redis.sync_timeout = options.duration("sync_timeout")?;
@@ -161,7 +159,7 @@ impl RedisOptions {
             router,
             layout: self.layout,
             scripts: Scripts::of(self.layout),
-            token_idle: self.token_ttl.as_millis().to_string(),
+            token_idle: self.token_ttl.map_or(0, |ttl| ttl.as_millis()).to_string(),
             counters: self.counters,
             sync,
             capabilities: super::capabilities(self.layout, wake, fails_over),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::keys::Layout;
 use super::login::Login;
+use super::open::{PORT, SENTINEL_PORT};
 use super::shared::Wake;
 use super::slots::Address;
 use super::tls::Trust;
@@ -16,6 +17,7 @@ use crate::store::{Context, Credentials, Opening, Sealed, StoreOptions};
 
 /// How long a token outlives its last use: names that are locked once do not fill the server.
 const TOKEN_TTL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const LONGEST_TTL: Duration = Duration::from_secs(36_500 * 24 * 60 * 60);
 
 /// A Redis server or deployment. Every option of the URL is here, and what a URL cannot say: a TLS configuration of your own, and
 /// credentials that change.
@@ -46,7 +48,7 @@ pub struct RedisOptions {
     pub(super) layout: Layout,
     pub(super) wake: Option<Wake>,
     pub(super) counters: bool,
-    pub(super) token_ttl: Duration,
+    pub(super) token_ttl: Option<Duration>,
     pub(super) sync: Option<u32>,
     pub(super) sync_timeout: Option<Duration>,
     pub(super) sharded: Option<bool>,
@@ -76,7 +78,7 @@ impl RedisOptions {
             layout: Layout::Redisson,
             wake: None,
             counters: false,
-            token_ttl: TOKEN_TTL,
+            token_ttl: Some(TOKEN_TTL),
             sync: None,
             sync_timeout: None,
             sharded: None,
@@ -121,7 +123,8 @@ impl RedisOptions {
         if let Some(password) = login.password() {
             options = options.credentials(Credentials::new(login.username(), password));
         }
-        options.database = u32::try_from(login.db()).ok();
+        let wrong = |_| Error::config("the redis::Client", "has a database that is none", "0 and more");
+        options.database = Some(u32::try_from(login.db()).map_err(wrong)?);
         Ok(options)
     }
 
@@ -131,8 +134,11 @@ impl RedisOptions {
         self
     }
 
-    /// Who logs in, asked for each new connection: passwords that rotate, tokens that expire. An error counts as a server that cannot be
-    /// reached now, and so does a call that takes longer than the timeout.
+    /// Who logs in, asked for each new connection: passwords that rotate, tokens that expire. An error, or a refusal of what it gave, counts as a
+    /// server that cannot be asked now ([`Fault::Auth`](crate::Fault::Auth), transient), and so does a call that takes longer than the timeout.
+    ///
+    /// It runs on the thread that renews locks: it must not block (`tokio::task::spawn_blocking` may). The text of its error becomes a part of
+    /// ours, and stands in logs.
     pub fn credentials_from<F, C, E>(mut self, ask: F) -> Self
     where
         F: Fn() -> C + Send + Sync + 'static,
@@ -189,7 +195,7 @@ impl RedisOptions {
 
     /// How long a token outlives its last use, by default 7 days; at least 24 hours. `None`: for ever.
     pub fn token_ttl(mut self, ttl: impl Into<Option<Duration>>) -> Self {
-        self.token_ttl = ttl.into().unwrap_or(Duration::ZERO);
+        self.token_ttl = ttl.into();
         self
     }
 
@@ -221,8 +227,15 @@ impl RedisOptions {
             Topology::Socket(_) => return refuse("the socket of Redis", "has no absolute path", "/path/to/socket"),
         };
         let is_socket = matches!(self.topology, Topology::Socket(_));
-        if !is_socket && (hosts.is_empty() || hosts.iter().any(|(host, port)| host.is_empty() || *port == 0)) {
-            return refuse("the servers of Redis", "have an empty name, no port, or are none", "names or addresses, with ports");
+        if !is_socket
+            && (hosts.is_empty()
+                || hosts.iter().any(|(host, port)| host.is_empty() || host.contains(['/', ' ', '@']) || *port == 0))
+        {
+            return refuse(
+                "the servers of Redis",
+                "have a name that is none, no port, or are none",
+                "names or addresses, with ports",
+            );
         }
         let is_cluster = matches!(self.topology, Topology::Cluster(_));
         if is_cluster && self.database.is_some_and(|db| db != 0) {
@@ -234,8 +247,14 @@ impl RedisOptions {
         if is_socket && self.tls.is_some() {
             return refuse("TLS over a unix socket", "is not spoken by Redis", "one of the two");
         }
-        if self.token_ttl != Duration::ZERO && self.token_ttl < Leases::ANY.longest {
+        if self.token_ttl.is_some_and(|ttl| ttl < Leases::ANY.longest) {
             return refuse("the option \"token_ttl\"", "could let a token go back under a hold", "24h or more, or never");
+        }
+        if self.token_ttl.is_some_and(|ttl| ttl > LONGEST_TTL) {
+            return refuse("the option \"token_ttl\"", "is more than a server counts", "up to 36500d, or never");
+        }
+        if !matches!((&self.topology, &self.sentinel_login), (Topology::Sentinel { .. }, _) | (_, Login::Nobody)) {
+            return refuse("a login for sentinels", "is of no use here", "options of sentinels");
         }
         Ok(())
     }
@@ -262,18 +281,23 @@ impl StoreOptions for RedisOptions {
     }
 
     fn place(&self) -> Option<String> {
+        // As most people write a URL: without what goes without saying.
+        let usual = if matches!(self.topology, Topology::Sentinel { .. }) { SENTINEL_PORT } else { PORT };
         let hosts = |hosts: &[Address]| {
-            let shown =
-                |(host, port): &Address| if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+            let shown = |(host, port): &Address| {
+                let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+                if *port == usual { host } else { format!("{host}:{port}") }
+            };
             let mut all: Vec<String> = hosts.iter().map(shown).collect();
             all.sort_unstable();
             all.join(",")
         };
-        let db = self.database.map(|db| db.to_string()).unwrap_or_default();
+        let database = self.database.filter(|db| *db != 0);
+        let db = database.map(|db| db.to_string()).unwrap_or_default();
         Some(match &self.topology {
             Topology::Server(address) => format!("//{}/{db}", hosts(std::slice::from_ref(address))),
             Topology::Socket(path) => {
-                format!("//{}{}", path.display(), self.database.map(|db| format!("?db={db}")).unwrap_or_default())
+                format!("//{}{}", path.display(), database.map(|db| format!("?db={db}")).unwrap_or_default())
             }
             Topology::Sentinel { master, sentinels } if db.is_empty() => format!("//{}/{master}", hosts(sentinels)),
             Topology::Sentinel { master, sentinels } => format!("//{}/{master}/{db}", hosts(sentinels)),

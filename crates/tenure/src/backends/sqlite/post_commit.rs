@@ -61,7 +61,7 @@ impl PostCommit {
         for (key, clients) in self.watch {
             peers.watch(&key, clients, Watch::Alone);
         }
-        // PostCommit the rows are gone: a missing pipe says nothing, so a row must not outlive the pipe of a dead client.
+        // After the rows are gone: a missing pipe says nothing, so a row must not outlive the pipe of a dead client.
         for client in self.dead {
             peers.remove(client);
         }

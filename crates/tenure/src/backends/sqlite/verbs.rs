@@ -92,10 +92,10 @@ impl Verbs<'_> {
             let waiting: Vec<_> = queue.iter().map(|waiter| (&*waiter.owner, waiter.mode)).collect();
             let writers_turn = turn_of(&queue).left_to_writers(now).is_some();
             break match decide(&&*owner, claim.mode, &held, &waiting, number, writers_turn) {
-                Decision::Again(mine) => self.go_on(claim, at_least, &holds[mine], holds[mine].mode, now)?,
+                Decision::Again(mine) => self.go_on(claim, at_least, &holds[mine], holds[mine].mode, now),
                 Decision::Change(mine) => {
                     ended = true;
-                    self.go_on(claim, at_least, &holds[mine], claim.mode.held_as(), now)?
+                    self.go_on(claim, at_least, &holds[mine], claim.mode.held_as(), now)
                 }
                 Decision::Grant => {
                     match claim.mode {
@@ -103,7 +103,7 @@ impl Verbs<'_> {
                         Mode::Read if !queue.is_empty() => self.set_turn(name, Turn::Writers)?,
                         _ => {}
                     }
-                    self.grant(claim, at_least, now)?
+                    self.grant(claim, at_least, now)
                 }
                 Decision::Busy => {
                     let (alive, buried) = self.bury_dead(&before(claim.mode, &owner, &holds, &queue), &mut holds)?;
@@ -112,15 +112,15 @@ impl Verbs<'_> {
                         queue = self.queue_before(claim.mode, name, &owner, now)?;
                         continue;
                     }
-                    self.busy(claim, &owner, (&holds, &queue), alive, now)?
+                    Ok(self.busy(claim, &owner, (&holds, &queue), alive, now)?)
                 }
             };
         };
-        // What has ended may let others in, too.
+        // What has ended may let others in, too, also if there is no token left for this claim.
         if ended {
             self.wake(name, now)?;
         }
-        Ok(attempt)
+        attempt
     }
 
     fn go_on(&self, claim: &Claim, at_least: Option<Token>, hold: &Hold, mode: Mode, now: Instant) -> VerbResult<Attempt> {
