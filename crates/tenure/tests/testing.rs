@@ -84,6 +84,6 @@ async fn a_pause_that_is_dropped_is_over_and_two_pauses_are_over_when_both_are()
     mutex.lock().await.expect("not stopped any more").release().await.expect("given back");
     let (one, two) = (store.stand_still(&locker, LEASE / 10), store.stand_still(&locker, LEASE));
     let asked = async { tokio::time::timeout(LEASE / 2, mutex.lock()).await.is_err() };
-    let (still_stopped, ..) = tokio::join!(asked, one, two);
+    let (.., still_stopped) = tokio::join!(one, two, asked);
     assert!(still_stopped, "the second pause goes on");
 }

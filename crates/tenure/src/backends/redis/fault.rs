@@ -94,6 +94,11 @@ pub(super) fn refused(doing: &str, why: &str) -> Error {
     if transient { Error::unavailable(NAME, doing, fault, why) } else { Error::backend(NAME, doing, fault, why) }
 }
 
+/// Whether the server does not take the credentials.
+pub(super) fn is_auth(e: &RedisError) -> bool {
+    kind(e) == (Fault::Auth, false)
+}
+
 fn kind(e: &RedisError) -> (Fault, bool) {
     use ServerErrorKind as S;
     let text = e.to_string();

@@ -8,8 +8,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use redis::{ErrorKind, ProtocolVersion, RedisConnectionInfo, RedisError};
+use redis::{ProtocolVersion, RedisConnectionInfo, RedisError};
 
+use super::fault::is_auth;
 use crate::store::Credentials;
 
 type Asked = Pin<Box<dyn Future<Output = Result<Credentials, Box<dyn StdError + Send + Sync>>> + Send>>;
@@ -42,8 +43,8 @@ impl Login {
 
     /// A refusal of credentials that were asked for may be over with the next ones.
     pub(super) fn refused(&self, e: RedisError) -> RedisError {
-        match (self, e.kind()) {
-            (Self::From(_), ErrorKind::AuthenticationFailed) => NoCredentials(e.to_string()).into(),
+        match self {
+            Self::From(_) if is_auth(&e) => NoCredentials(e.to_string()).into(),
             _ => e,
         }
     }
