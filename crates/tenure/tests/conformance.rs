@@ -24,13 +24,15 @@ struct Store {
     check: fn(&Property, fn(Subject) -> Subject),
 }
 
-const STORES: [Store; 25] = [
+const STORES: [Store; 26] = [
     Store {
         name: "memory",
         covers: &["memory"],
         needs: Needs::Nothing,
         check: |p, with| p.run_paused(|| with(Subject::memory())),
     },
+    // Also by a real clock, which shows what a paused one hides: a waiter that spins.
+    Store { name: "memory_named", covers: &["memory"], needs: Needs::Nothing, check: |p, with| on(p, "memory:suite", with) },
     Store {
         name: "quorum_of_memory",
         covers: &[],

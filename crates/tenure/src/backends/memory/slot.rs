@@ -157,7 +157,8 @@ impl Slot {
         let ahead = before.filter(|w| w.mode.keeps_place()).map(|waiter| waiter.until.since(now)).min();
         let position = claim.mode.keeps_place().then(|| claim.place_lease() / 3);
         let within = [Some(ends), ahead, position].into_iter().flatten().min().unwrap_or(ends);
-        Attempt::busy(within, holder)
+        // Those ahead may end microseconds apart: a waiter must not ask for each of them.
+        Attempt::busy(within.max(Duration::from_millis(1)), holder)
     }
 
     fn latch(&mut self, claim: &Claim, now: Instant) -> (Attempt, Wake) {
