@@ -17,7 +17,7 @@ use super::slots::{Address, ranges, redirected, slot_of, slot_of_name};
 use crate::error::Result;
 use crate::name::{ClientId, OwnerId, Resource};
 use crate::secret::CANARY;
-use crate::store::{self, StoreOptions};
+use crate::store;
 
 /// Reads what stands in a URL, up to where a connection would be made. Files are not opened.
 pub(crate) fn options(address: store::Address) -> Result<()> {
@@ -27,7 +27,8 @@ pub(crate) fn options(address: store::Address) -> Result<()> {
     }
     let redis = read(address)?;
     redis.confirmed(Duration::from_secs(3))?;
-    let shown = format!("{redis:?} {:?} {:?}", redis.dial(), redis.place());
+    // Not the servers and the master, which are shown, and may be named so.
+    let shown = format!("{:?} {:?} {:?}", redis.dial(), redis.login, redis.sentinel_login);
     assert!(!shown.contains(CANARY), "{shown}");
     Ok(())
 }
