@@ -144,18 +144,21 @@ async fn open(target: Target, context: Context) -> Result<Opened> {
 
 /// Opens a store under the prefix of its context, if that has one.
 pub(crate) async fn prefixed(context: Context, open: impl FnOnce(Context) -> Opening) -> Result<Opened> {
-    let prefix = context.prefix.clone();
     // Before anything is opened that would have to be closed.
-    layer(&prefix)?;
-    under(&prefix, open(context).await?)
+    let layer = layer(&context.prefix)?;
+    Ok(layered(open(context).await?, layer))
 }
 
 /// Puts a prefix before every name of a store; an empty one changes nothing.
 pub(crate) fn under(prefix: &str, opened: Opened) -> Result<Opened> {
-    Ok(match layer(prefix)? {
+    Ok(layered(opened, layer(prefix)?))
+}
+
+fn layered(opened: Opened, layer: Option<Prefixed>) -> Opened {
+    match layer {
         Some(layer) => opened.layered(layer),
         None => opened,
-    })
+    }
 }
 
 fn layer(prefix: &str) -> Result<Option<Prefixed>> {
