@@ -88,6 +88,7 @@ pub mod backend;
 pub mod backends;
 #[cfg(feature = "blocking")]
 pub mod blocking;
+mod caller;
 pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;

@@ -13,6 +13,7 @@ mod redis_cases {
     pub(crate) mod java;
     pub(crate) mod layout;
     pub(crate) mod names;
+    pub(crate) mod near;
     pub(crate) mod options;
     pub(crate) mod outages;
     pub(crate) mod peer_fair;
@@ -36,6 +37,7 @@ use redis_cases::hostile::*;
 use redis_cases::identify::*;
 use redis_cases::layout::*;
 use redis_cases::names::*;
+use redis_cases::near::*;
 use redis_cases::options::*;
 use redis_cases::outages::*;
 use redis_cases::peer_fair::*;
@@ -97,6 +99,11 @@ fn main() {
             tokens_grow_past_a_flush
             tokens_expire_after_an_idle_time_or_never
             the_clients_record_goes_with_it;
+        Redis:
+            a_lone_caller_gets_a_connection_of_its_own_runtime_which_ends_when_it_is_idle
+            a_runtime_that_has_ended_or_stands_still_costs_no_lock_and_no_call
+            a_runtime_without_connections_of_its_own_will_do
+            a_near_connection_that_is_killed_costs_no_lock;
         Redis:
             options_in_code_name_the_same_lock_as_a_url
             options_that_do_not_go_together_are_refused_before_any_connection

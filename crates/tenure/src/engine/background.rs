@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
 use tokio::sync::Notify;
 
+use crate::caller;
 use crate::error::{Error, Result};
 
 static BACKGROUND: LazyLock<std::io::Result<Runtime>> =
@@ -36,6 +37,12 @@ struct Inner {
     /// Tell waiters that there is nothing to wait for any more. Several, so that not all waiters share one lock.
     closing: [Notify; BELLS],
     pace: Pace,
+}
+
+/// A thread that has a step of a call to take.
+pub(crate) struct Entered<'a> {
+    _runtime: EnterGuard<'a>,
+    _step: Option<caller::Step>,
 }
 
 /// As many as threads that are likely to meet.
@@ -71,9 +78,13 @@ impl Background {
     }
 
     /// Lends its timers and connections to this thread. `None` while the thread ends, when it can have none.
-    pub(crate) fn enter(&self) -> Option<EnterGuard<'_>> {
-        let is_ending = Handle::try_current().is_err_and(|error| error.is_thread_local_destroyed());
-        (!is_ending).then(|| self.0.runtime.enter())
+    pub(crate) fn enter(&self) -> Option<Entered<'_>> {
+        let caller = match Handle::try_current() {
+            Err(error) if error.is_thread_local_destroyed() => return None,
+            // Inside of another call the caller is known.
+            caller => caller.ok().filter(|caller| caller.id() != self.0.runtime.id()),
+        };
+        Some(Entered { _runtime: self.0.runtime.enter(), _step: caller.map(caller::takes_a_step) })
     }
 
     /// A call is about to wait for its answer, with a time limit.

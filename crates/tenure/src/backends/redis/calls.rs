@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use redis::{RedisError, Value};
 use tokio::sync::Notify;
-use tokio::task::AbortHandle;
 
+use super::driver::Driver;
 use super::fault::{Failure, NAME, is_broken};
 use super::link::{Link, Live};
 use super::question::{Question, Tracking};
@@ -15,7 +15,7 @@ use super::shared::lock;
 use crate::error::{Error, Fault};
 
 /// A server that has not answered for this long is not just slow.
-const HICCUP: Duration = Duration::from_millis(200);
+pub(super) const HICCUP: Duration = Duration::from_millis(200);
 
 /// What a server said, and over which connection.
 pub(super) struct Answer {
@@ -31,14 +31,16 @@ pub(super) struct Answer {
 pub(super) struct Aborted {
     flag: AtomicBool,
     bell: Notify,
-    drivers: Mutex<Vec<AbortHandle>>,
+    drivers: Mutex<Vec<Driver>>,
 }
 
 impl Aborted {
     fn set(&self) {
         self.flag.store(true, Ordering::Release);
         self.bell.notify_waiters();
-        lock(&self.drivers).drain(..).for_each(|driver| driver.abort());
+        // Not under the lock: the calls are told by it.
+        let drivers = std::mem::take(&mut *lock(&self.drivers));
+        drivers.iter().for_each(Driver::abort);
     }
 
     pub(super) fn is_set(&self) -> bool {
@@ -46,7 +48,7 @@ impl Aborted {
     }
 
     /// Ends this connection, too.
-    pub(super) fn ends(&self, driver: AbortHandle) {
+    pub(super) fn ends(&self, driver: Driver) {
         let mut drivers = lock(&self.drivers);
         drivers.retain(|driver| !driver.is_finished());
         drivers.push(driver);
@@ -72,14 +74,17 @@ impl Link {
     pub(super) async fn ask(&self, question: Question<'_>, asking: bool) -> Result<Answer, Failure> {
         // All in one function: the future of most calls stays small.
         let doing = question.doing;
-        let live = self.live().clone();
-        let live = match live {
+        let near =
+            (question.may_be_near() && !asking && self.in_flight.load(Ordering::Relaxed) == 0).then(|| self.near()).flatten();
+        let near_call = near.as_ref().map(|_| self.near.begin());
+        let live = match near.or_else(|| self.live().clone()) {
             Some(live) => live,
             None => Box::pin(self.unless_aborted(doing, self.connected())).await?,
         };
         let call = InFlightCall::new(self, live.id);
         let answer = question.send(&live.connection, asking).await;
         call.complete();
+        drop(near_call);
         // After an abort no answer is believed: it may be that of another call.
         if live.aborted.is_set() {
             return Err(given_up(doing));
@@ -132,6 +137,7 @@ impl Link {
         }
         drop(present);
         generation.set();
+        self.near.discard(None);
         let mut live = self.live();
         if live.as_ref().is_some_and(|live| Arc::ptr_eq(&live.aborted, generation)) {
             *live = None;
@@ -162,6 +168,7 @@ pub(super) struct InFlightCall<'a> {
 
 impl<'a> InFlightCall<'a> {
     pub(super) fn new(link: &'a Link, id: u64) -> Self {
+        link.in_flight.fetch_add(1, Ordering::Relaxed);
         Self { link, id, began: Instant::now(), completed: false }
     }
 
@@ -176,6 +183,7 @@ impl<'a> InFlightCall<'a> {
 
 impl Drop for InFlightCall<'_> {
     fn drop(&mut self) {
+        self.link.in_flight.fetch_sub(1, Ordering::Relaxed);
         if self.completed {
             return;
         }

@@ -11,9 +11,9 @@ use redis::{
     AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, RedisConnectionInfo, RedisError, RedisFuture, RedisResult, Value, cmd, pipe,
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::task::AbortHandle;
 use tracing::debug;
 
+use super::driver::Driver;
 use super::fault::{Failure, is_broken, is_unknown_command};
 use super::frames::{Breach, Frames};
 use super::reply::{field, text};
@@ -28,7 +28,7 @@ struct Inner {
     /// Why it was ended, if the server has sent too much: all calls under way are told.
     breach: Arc<OnceLock<Breach>>,
     /// The task that reads and writes. Without an end it would wait for the answers to all calls under way, of a server that hangs too.
-    driver: AbortHandle,
+    driver: Driver,
 }
 
 impl Drop for Inner {
@@ -47,12 +47,12 @@ impl Connection {
         let stream = Bounded { stream, frames: Frames::default(), breach: Arc::clone(&breach) };
         let (multiplexed, driver) =
             MultiplexedConnection::new_with_config(login, stream, config).await.map_err(|e| discreet(explained(&breach, e)))?;
-        let driver = tokio::spawn(driver).abort_handle();
+        let driver = Driver::spawn(driver);
         Ok(Self(Arc::new(Inner { multiplexed, breach, driver })))
     }
 
     /// Aborted, it ends the connection and all calls under way over it.
-    pub(super) fn driver(&self) -> AbortHandle {
+    pub(super) fn driver(&self) -> Driver {
         self.0.driver.clone()
     }
 

@@ -1,7 +1,7 @@
 //! The connection to one server: commands and pushes over one multiplexed RESP3 connection, made anew when it breaks.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use super::channels::Channels;
 use super::connection::Connection;
 use super::dial::Server;
 use super::fault::{Failure, NAME};
+use super::near::Near;
 use super::sentinel::Sentinels;
 use super::shared::{Shared, Wake, lock};
 use super::single_flight::SingleFlight;
@@ -51,6 +52,9 @@ pub(super) struct Link {
     connecting: tokio::sync::Mutex<()>,
     /// Where the last connection was to go, to compare with what sentinels say.
     dialled: Mutex<String>,
+    pub(super) near: Near,
+    /// Calls under way.
+    pub(super) in_flight: AtomicUsize,
     /// Calls in a row that were cut off.
     pub(super) cut_off: AtomicU64,
     /// Held while the server is told, so only with a limit.
@@ -68,6 +72,13 @@ pub(super) struct Live {
     pub(super) waits: SingleFlight<u32>,
 }
 
+impl Live {
+    /// The connection over which the server pushes: of a near one, that beside it.
+    pub(super) fn session(&self) -> u64 {
+        self.link.upgrade().map_or(self.id, |link| link.session())
+    }
+}
+
 impl Link {
     /// A link that connects when it is first used.
     pub(super) fn new(place: Place, shared: &Arc<Shared>) -> Arc<Self> {
@@ -79,6 +90,8 @@ impl Link {
             generation: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
             dialled: Mutex::default(),
+            near: Near::default(),
+            in_flight: AtomicUsize::new(0),
             cut_off: AtomicU64::new(0),
             channels: tokio::sync::Mutex::default(),
         });
@@ -215,6 +228,8 @@ impl Link {
         if live.as_ref().is_some_and(|live| live.id == id) {
             *live = None;
         }
+        drop(live);
+        self.near.discard(Some(id));
     }
 
     /// Gives back all connections for good.

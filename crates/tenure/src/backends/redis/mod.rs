@@ -9,6 +9,7 @@ mod channels;
 mod cluster;
 mod connection;
 mod dial;
+mod driver;
 pub(crate) mod fault;
 mod frames;
 #[cfg(any(test, fuzzing))]
@@ -20,6 +21,7 @@ mod link;
 mod listing;
 mod login;
 mod map;
+mod near;
 mod open;
 mod options;
 mod question;
@@ -42,7 +44,7 @@ mod watched;
 mod wire;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::cmd;
@@ -77,6 +79,8 @@ struct Redis {
     counters: bool,
     /// Who else must have a grant before it counts.
     sync: Option<Sync>,
+    /// Whether it is a node of a quorum.
+    is_voter: AtomicBool,
     capabilities: Capabilities,
     client: Client,
     /// The client's id as text: each question says it.

@@ -1,6 +1,7 @@
 //! From a URL to a deployment of Redis.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -162,6 +163,7 @@ impl RedisOptions {
             token_idle: self.token_ttl.map_or(0, |ttl| ttl.as_millis()).to_string(),
             counters: self.counters,
             sync,
+            is_voter: AtomicBool::new(false),
             capabilities: super::capabilities(self.layout, wake, fails_over),
             client_text: client.id.to_string(),
             client,

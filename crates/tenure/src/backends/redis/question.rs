@@ -50,6 +50,8 @@ pub(super) struct Question<'a> {
     script: Option<&'static Source>,
     /// The server shall push the next change of any of these keys, counted from before the script.
     tracked: &'a [&'a str],
+    /// Whether it may go over a connection of the caller's own runtime.
+    near: bool,
 }
 
 /// Whether the server will push the next change.
@@ -63,15 +65,24 @@ pub(super) enum Tracking {
 
 impl<'a> Question<'a> {
     pub(super) fn command(doing: &'a str, command: &'a Cmd) -> Self {
-        Self { doing, command, script: None, tracked: &[] }
+        Self { doing, command, script: None, tracked: &[], near: false }
     }
 
     pub(super) fn script(doing: &'a str, call: &'a ScriptCall) -> Self {
-        Self { doing, command: &call.command, script: Some(call.source), tracked: &[] }
+        Self { doing, command: &call.command, script: Some(call.source), tracked: &[], near: false }
     }
 
     pub(super) fn tracking(self, tracked: &'a [&'a str]) -> Self {
         Self { tracked, ..self }
+    }
+
+    /// It may go over a connection of the caller's own runtime: no answer of the link's own connection is to come before it or after it.
+    pub(super) fn near(self, near: bool) -> Self {
+        Self { near, ..self }
+    }
+
+    pub(super) fn may_be_near(self) -> bool {
+        self.near && self.tracked.is_empty()
     }
 
     /// Whether only a server that has all of a slot can answer.

@@ -23,7 +23,7 @@ impl Redis {
         let slot = self.router.slot(name)?;
         self.router.shared.watched.leave(claim);
         let call = self.to_release(claim);
-        let gave = match self.router.ask(slot, Question::script(DOING, &call)).await {
+        let gave = match self.router.ask(slot, Question::script(DOING, &call).near(self.may_be_near())).await {
             Err(e) if e.fault() == Some(Fault::Moving) => Box::pin(self.send_release_by_key(slot, claim)).await?,
             gave => gave?.value,
         };

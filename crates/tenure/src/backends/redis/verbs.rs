@@ -1,5 +1,6 @@
 //! The verbs of the contract, and the first of them: acquiring.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -46,7 +47,7 @@ impl Redis {
         // Before the question: a push during the call may be of a change after its read.
         let heard = shared.hub.version(&channel).filter(|_| answer.live.wake == Wake::Tracking && claim.mode != Mode::Fair);
         if let Some(heard) = heard
-            && !shared.is_told(&channel, tracked, answer.live.id, heard)
+            && !shared.is_told(&channel, tracked, answer.live.session(), heard)
         {
             let (again, second) = Box::pin(self.ask_once(slot, claim, at_least, tracked)).await?;
             let Attempt::Busy { retry: Retry::OnSignal { within: next }, holder: present } = again else { return Ok(again) };
@@ -66,11 +67,18 @@ impl Redis {
         Ok(Attempt::busy(within, holder))
     }
 
+    /// Whether calls may go over another connection than that of the link. `WAIT` is about what its own connection has written. A node
+    /// of a quorum is known by its connection, and a vote must not be overtaken by its undoing.
+    pub(super) fn may_be_near(&self) -> bool {
+        self.sync.is_none() && !self.is_voter.load(Ordering::Relaxed)
+    }
+
     /// One question. A grant counts once enough replicas have it.
     async fn ask_once(&self, slot: u16, claim: &Claim, at_least: Option<Token>, tracked: &[&str]) -> Result<(Attempt, Answer)> {
         let call = self.to_acquire(claim, at_least)?;
         let record = self.keep_record(claim.lease);
-        let answer = self.router.ask(slot, Question::script("acquiring", &call).tracking(tracked)).await;
+        let near = self.may_be_near();
+        let answer = self.router.ask(slot, Question::script("acquiring", &call).tracking(tracked).near(near)).await;
         if let Some(record) = record {
             Box::pin(written(record)).await;
         }
@@ -186,6 +194,7 @@ impl Backend for Redis {
 #[async_trait]
 impl Voter for Redis {
     async fn vote(&self, claim: &Claim, at_least: Option<Token>) -> Result<Attempt> {
+        self.is_voter.store(true, Ordering::Relaxed);
         self.ask(claim, at_least).await
     }
 
@@ -194,6 +203,7 @@ impl Voter for Redis {
     }
 
     async fn identify(&self, longest: Duration) -> Result<Server> {
+        self.is_voter.store(true, Ordering::Relaxed);
         self.who_answers(longest).await
     }
 
