@@ -42,7 +42,9 @@ pub(crate) fn a_user_without_rights_has_the_same_under_every_umask() {
         let dir = dir();
         chown(dir.path(), ALICE, ALICE);
         let mut shell = Command::new("sh");
-        shell.uid(ALICE).gid(ALICE).args(["-c", &format!("umask {umask}; exec \"$0\" \"$@\"")]);
+        // Not the shell's own user: the way to this program may be closed to others, as below /root.
+        let as_alice = format!("umask {umask}; exec setpriv --reuid {ALICE} --regid {ALICE} --clear-groups -- \"$0\" \"$@\"");
+        shell.args(["-c", &as_alice]);
         let mut player = Player::start_under(&mut shell, "hold", &url(&dir.path().join("locks.db")));
         player.line().parse::<u64>().expect("a token");
         assert_eq!(modes(dir.path()), closed(), "under the umask {umask}");
