@@ -49,7 +49,10 @@ async fn what_is_wrong_with_its_url_is_said_without_its_password() {
     let _first = connect(&format!("toy://u:{SECRET}@host/two")).await.expect("connected");
     for (url, words) in [
         ("toy://host/two", "toy refused connecting: wrong or missing credentials"),
-        ("toy://u:QXZJ@host/x?holdr=show", "the first option of toy: is unknown; allowed: lease, timeout, prefix, holder"),
+        (
+            "toy://u:QXZJ@host/x?holdr=show",
+            "the first option of toy: is unknown; allowed: lease, timeout, prefix, linger, holder",
+        ),
         ("toy://u:QXZJ@host/x?holder=QXZJ", "the option \"holder\" has a value that is unknown; allowed: show, hide"),
         ("toy://u:QXZJ@host/x?lease=1ns", "the option \"lease\" a lease of 1ns is out of range"),
         ("toy:u:QXZJ@host", "the toy: URL has no host; allowed: toy://[user:password@]host/name"),

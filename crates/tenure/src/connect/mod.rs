@@ -230,7 +230,7 @@ mod tests {
         let other = register(scheme!("toy")).expect_err("another").to_string();
         assert!(other.contains("is registered already") && other.contains("toy:"), "{other}");
         assert!(schemes().any(|name| name == "toy"));
-        assert!(parse("toy:?sice=1").is_err_and(|e| e.to_string().contains("lease, timeout, prefix, size")));
+        assert!(parse("toy:?sice=1").is_err_and(|e| e.to_string().contains("lease, timeout, prefix, linger, size")));
         assert_eq!(labelled("toy://u:p@h?size=1").expect("a label").address, "toy://h/");
     }
 

@@ -30,6 +30,8 @@ pub(crate) struct Terms {
     pub(crate) fixed: bool,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) note: Option<Arc<str>>,
+    /// How long it stays with the process after its first release, for the next task that asks.
+    pub(crate) linger: Duration,
 }
 
 impl Terms {

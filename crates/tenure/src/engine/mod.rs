@@ -58,6 +58,8 @@ pub(crate) struct Engine {
     pub(crate) settings: Settings,
     pub(crate) capabilities: Capabilities,
     pub(crate) lease: Duration,
+    /// How long holds stay with the process after a release, unless a lock says otherwise.
+    pub(crate) linger: Duration,
     pub(crate) owners: OwnerIds,
     pub(crate) turnstile: Turnstile,
     pub(crate) keeper: Keeper,
@@ -134,6 +136,7 @@ impl Engine {
             settings,
             capabilities,
             lease,
+            linger: Duration::ZERO,
             owners: OwnerIds::new(client),
             turnstile: Turnstile::default(),
             keeper,

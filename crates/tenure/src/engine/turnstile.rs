@@ -1,5 +1,6 @@
 //! The in-process queue: however many tasks want one name, one of them asks the store. First come, first served.
 
+mod block;
 mod gate;
 mod taken;
 mod turn;
@@ -11,9 +12,11 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
+use self::block::Block;
+pub(crate) use self::block::LEAST as LEAST_HAND_OVERS;
 pub(crate) use self::gate::Gate;
 use self::taken::Taken;
-pub(crate) use self::turn::Turn;
+pub(crate) use self::turn::{Next, Turn};
 use crate::engine::guard::Held;
 use crate::engine::hold::Terms;
 use crate::error::Error;
@@ -26,7 +29,20 @@ pub(crate) struct Turnstile(Arc<Mutex<Lanes>>);
 struct Lanes {
     open: HashMap<Gate, Arc<Mutex<Lane>>>,
     /// What was taken a moment ago at gates that have no lane now.
-    taken: HashMap<Gate, Taken>,
+    past: HashMap<Gate, Past>,
+}
+
+/// What a lane leaves behind for the next one.
+#[derive(Debug, Clone, Copy, Default)]
+struct Past {
+    taken: Taken,
+    block: Block,
+}
+
+impl Past {
+    fn matters(&self) -> bool {
+        self.taken.matters() || self.block.matters()
+    }
 }
 
 /// A gate at which a task of this process holds or asks.
@@ -44,6 +60,10 @@ struct Lane {
     /// How many of them had come before the question that the store answered with busy.
     refused: u64,
     taken: Taken,
+    /// How many tokens the next grant reserves.
+    block: Block,
+    /// The hold that stays with the process although no task has it, by the number of its owner.
+    idle: Option<u64>,
     /// Whether other processes have been seen to want it.
     contended: bool,
     /// Tells the asking task of a newcomer, where that is a reason to ask again.
@@ -53,9 +73,10 @@ struct Lane {
 }
 
 impl Lane {
-    fn new(gate: &Gate, taken: Taken) -> Self {
+    fn new(gate: &Gate, past: Past) -> Self {
         let came = gate.answers_are_shared().then(Arc::default);
-        Self { contended: taken.matters(), taken, came, ..Self::default() }
+        let Past { taken, block } = past;
+        Self { contended: taken.matters(), taken, block, came, ..Self::default() }
     }
 }
 
@@ -107,7 +128,12 @@ impl std::fmt::Debug for Pass {
 /// What a task that waits is given at once.
 pub(crate) enum Admission {
     Now(Turn),
-    Later { arrival: u64, pass: oneshot::Receiver<Pass> },
+    /// With the owner of a hold that no task has: it is to be [resumed](crate::engine::keeper::Keeper::resume) for this one.
+    Later {
+        arrival: u64,
+        pass: oneshot::Receiver<Pass>,
+        idle: Option<u64>,
+    },
 }
 
 /// What a task that does not wait is given.
@@ -115,6 +141,12 @@ pub(crate) enum Tried {
     Turn(Turn),
     /// The task that has the turn leaves the lock to other processes for now. This one may ask beside it.
     Beside,
+    /// As [`Admission::Later`]: no task has it.
+    Idle {
+        arrival: u64,
+        pass: oneshot::Receiver<Pass>,
+        owner: u64,
+    },
     Taken,
 }
 
@@ -144,13 +176,13 @@ impl Turnstile {
                 }
                 _ => None,
             };
-            let came = lane.came.clone();
+            let (came, idle) = (lane.came.clone(), lane.idle.take());
             drop(locked);
             drop(lanes);
             // Not under the lock: a task that is woken may drop what takes it.
             drop(left);
             sooner.into_iter().chain(came).for_each(|one| one.notify_one());
-            return Admission::Later { arrival, pass: later };
+            return Admission::Later { arrival, pass: later, idle };
         }
         let (lane, rests_until) = lanes.begin(gate);
         drop(lanes);
@@ -158,11 +190,23 @@ impl Turnstile {
     }
 
     /// Takes the turn only if no task of this process has it.
-    pub(crate) fn try_enter(&self, gate: &Gate) -> Tried {
+    pub(crate) fn try_enter(&self, gate: &Gate, terms: &Terms) -> Tried {
         let mut lanes = self.lanes();
         match lanes.open.get(gate) {
-            Some(lane) if locked(lane).resting.is_some() => Tried::Beside,
-            Some(_) => Tried::Taken,
+            Some(lane) => {
+                let mut lane = locked(lane);
+                match lane.idle.take() {
+                    Some(owner) => {
+                        let (pass, later) = oneshot::channel();
+                        lane.arrivals += 1;
+                        let arrival = lane.arrivals;
+                        lane.waiting.push_back(Waiter { terms: terms.clone(), arrival, ask_by: None, pass });
+                        Tried::Idle { arrival, pass: later, owner }
+                    }
+                    None if lane.resting.is_some() => Tried::Beside,
+                    None => Tried::Taken,
+                }
+            }
             None => {
                 let (lane, _) = lanes.begin(gate);
                 drop(lanes);
@@ -222,22 +266,22 @@ impl Lane {
 impl Lanes {
     /// Opens a lane. This process may have been there a moment ago: then others go first until the returned moment.
     fn begin(&mut self, gate: &Gate) -> (Arc<Mutex<Lane>>, Option<Instant>) {
-        let taken = if self.taken.is_empty() { None } else { self.taken.remove(gate) };
-        let taken = taken.filter(Taken::matters).unwrap_or_default();
-        let lane = Arc::new(Mutex::new(Lane::new(gate, taken)));
+        let past = if self.past.is_empty() { None } else { self.past.remove(gate) };
+        let past = past.filter(Past::matters).unwrap_or_default();
+        let lane = Arc::new(Mutex::new(Lane::new(gate, past)));
         self.open.insert(gate.clone(), Arc::clone(&lane));
-        (lane, taken.rests_until())
+        (lane, past.taken.rests_until())
     }
 
     /// Closes a lane without a turn.
-    fn end(&mut self, gate: &Gate, taken: Taken) {
+    fn end(&mut self, gate: &Gate, past: Past) {
         self.open.remove(gate);
-        if taken.matters() {
-            if self.taken.len() == self.taken.capacity() {
-                self.taken.retain(|_, taken| taken.matters());
-                self.taken.reserve(self.taken.len() + 1);
+        if past.matters() {
+            if self.past.len() == self.past.capacity() {
+                self.past.retain(|_, past| past.matters());
+                self.past.reserve(self.past.len() + 1);
             }
-            self.taken.insert(gate.clone(), taken);
+            self.past.insert(gate.clone(), past);
         }
     }
 }
@@ -252,7 +296,7 @@ mod tests {
     fn those_who_left_do_not_pile_up_behind_a_long_hold() {
         let name = Resource::new("a").expect("a name");
         let (stile, name) = (Turnstile::default(), Gate::new(&name, Mode::Exclusive).expect("a gate"));
-        let terms = Terms { lease: Duration::from_secs(30), fixed: false, max_hold: None, note: None };
+        let terms = Terms { lease: Duration::from_secs(30), fixed: false, max_hold: None, note: None, linger: Duration::ZERO };
         let Admission::Now(turn) = stile.enter(&name, &terms, || Duration::MAX) else { panic!("nobody was there") };
         let stays = stile.enter(&name, &terms, || Duration::MAX);
         for _ in 0..10_000 {

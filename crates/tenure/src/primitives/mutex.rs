@@ -51,6 +51,12 @@ impl Mutex {
         self
     }
 
+    /// How long a lock that was released stays with this process, instead of what the [locker](crate::Builder::linger) says.
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.request.linger = linger;
+        self
+    }
+
     /// Waits until the lock is held. Fails when the store is unavailable for longer than the retry policy allows.
     ///
     /// # Cancel safety

@@ -25,6 +25,7 @@ pub(crate) struct LockRequest {
     pub(crate) fixed: bool,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) note: Option<Arc<str>>,
+    pub(crate) linger: Duration,
     pub(crate) owner: Option<Owner>,
     /// Whether each call asks the store, so that no hold is handed over inside the process.
     pub(crate) bypass_local_queue: bool,
@@ -83,8 +84,9 @@ pub(crate) use options;
 
 impl LockRequest {
     pub(crate) fn new(engine: Arc<Engine>, resource: Named) -> Self {
-        let lease = engine.lease;
-        Self { engine, resource, lease, fixed: false, max_hold: None, note: None, owner: None, bypass_local_queue: false }
+        let (lease, linger) = (engine.lease, engine.linger);
+        let (fixed, max_hold, note, owner, bypass_local_queue) = (false, None, None, None, false);
+        Self { engine, resource, lease, fixed, max_hold, note, linger, owner, bypass_local_queue }
     }
 
     /// For how long to wait: zero asks once.
@@ -217,7 +219,7 @@ impl LockRequest {
         }
         let note = self.note.as_deref().map(Claim::check_note).transpose()?;
         let lease = engine.capabilities.leases.fit(self.lease)?;
-        let terms = Terms { lease, fixed: self.fixed, max_hold: self.max_hold, note };
+        let terms = Terms { lease, fixed: self.fixed, max_hold: self.max_hold, note, linger: self.linger };
         Ok(Request { resource, mode, terms, patience, bypass_local_queue: self.bypass_local_queue, converting: None })
     }
 }

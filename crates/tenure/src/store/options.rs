@@ -8,7 +8,7 @@ use crate::duration;
 use crate::error::{Error, Result};
 
 /// What every URL takes.
-pub(crate) const COMMON: [&str; 3] = ["lease", "timeout", "prefix"];
+pub(crate) const COMMON: [&str; 4] = ["lease", "timeout", "prefix", "linger"];
 
 /// The options of one URL. Values may be secrets: they are in no `Debug` and no error.
 #[derive(Default)]

@@ -9,6 +9,7 @@ mod wait;
 
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
 use tracing::debug;
 
 use self::step::{Action, End, Event, Plan, Progress};
@@ -23,9 +24,6 @@ use crate::engine::{Acquiring, Engine, Settings};
 use crate::error::{Error, Fault, Result};
 use crate::name::Resource;
 use crate::signal::Signal;
-
-/// The most tokens that one grant reserves, and so the most hand-overs inside a process in a row.
-const MAX_TOKENS: usize = 16;
 
 const ACQUIRING: &str = "acquiring";
 
@@ -133,9 +131,10 @@ impl Contender {
             return self.contend(None).await;
         };
         let (arrival, pass) = match self.request.patience {
-            Patience::None => match self.engine().turnstile.try_enter(&gate) {
+            Patience::None => match self.engine().turnstile.try_enter(&gate, &self.request.terms) {
                 Tried::Beside => return self.contend(None).await,
                 Tried::Turn(turn) => (0, Some(Pass::Turn(turn))),
+                Tried::Idle { arrival, pass, owner } => (arrival, self.pass_of(&gate, arrival, pass, Some(owner)).await),
                 Tried::Taken => (0, None),
             },
             patience => {
@@ -143,7 +142,7 @@ impl Contender {
                 self.acquiring.waits();
                 match entry {
                     Admission::Now(turn) => (0, Some(Pass::Turn(turn))),
-                    Admission::Later { arrival, pass } => (arrival, Box::pin(self.wait_for_turn(&gate, arrival, pass)).await),
+                    Admission::Later { arrival, pass, idle } => (arrival, self.pass_of(&gate, arrival, pass, idle).await),
                 }
             }
         };
@@ -153,6 +152,17 @@ impl Contender {
             Some(Pass::Done(left)) => self.reply(Ok(Some(Outcome::Done(left)))),
             None => self.reply(by_standing(self.engine(), self.engine().turnstile.standing(&gate, arrival))),
         }
+    }
+
+    /// What this task, which came to wait as the one with this number, is given. At once, if a hold was idle.
+    async fn pass_of(&mut self, gate: &Gate, arrival: u64, mut pass: oneshot::Receiver<Pass>, idle: Option<u64>) -> Option<Pass> {
+        if let Some(owner) = idle {
+            self.engine().keeper.resume(owner);
+            if let Ok(pass) = pass.try_recv() {
+                return Some(pass);
+            }
+        }
+        Box::pin(self.wait_for_turn(gate, arrival, pass)).await
     }
 
     /// Where this one waits for others of its process, if it does.
@@ -171,14 +181,13 @@ impl Contender {
         let engine = self.engine();
         // Only a hold that keeps its turn can be handed over.
         let hands_over = engine.capabilities.token_blocks && !mode.is_shared();
-        let behind = turn.filter(|_| hands_over).map_or(0, Turn::expected).min(MAX_TOKENS - 1);
         Claim {
             resource: resource.clone(),
             owner: converting.as_ref().map_or_else(|| engine.owners.next(), Guard::owner_id),
             mode: *mode,
             queue: if *patience == Patience::None { Queue::Never } else { Queue::Allowed },
             lease: terms.lease,
-            tokens: u32::try_from(behind).unwrap_or(0) + 1,
+            tokens: turn.filter(|_| hands_over).map_or(1, |turn| turn.tokens(!terms.linger.is_zero())),
             note: terms.note.clone(),
         }
     }

@@ -7,7 +7,7 @@ const LEASE: Duration = Duration::from_secs(30);
 fn hold(clock: &Clock) -> Hold {
     let owner = OwnerIds::new(ClientId::random().expect("random bits")).next();
     let claim = Claim::new(Resource::new("a").expect("a name"), owner, Mode::Exclusive, LEASE);
-    let terms = Terms { lease: LEASE, fixed: false, max_hold: None, note: None };
+    let terms = Terms { lease: LEASE, fixed: false, max_hold: None, note: None, linger: Duration::ZERO };
     let now = clock.now();
     Hold::new(claim, Token::new(1), terms, clock.clone(), now, now.after(LEASE))
 }

@@ -4,15 +4,19 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::linger::Idle;
 use crate::backend::{Claim, Mode};
 use crate::clock::Instant;
 use crate::engine::hold::Hold;
-use crate::engine::turnstile::Turn;
+use crate::engine::turnstile::{LEAST_HAND_OVERS, Turn};
 use crate::lost::LostReason;
 use crate::name::OwnerId;
 
 /// How often a hold is renewed at most because the store says that it may be gone.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// How long a hold is handed over inside the process before other processes get their turn.
+const HAND_OVERS_FOR: Duration = Duration::from_millis(10);
 
 /// Leases within a factor of two: they are renewed together, apart from shorter and longer ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,15 +52,38 @@ pub(super) struct KeptHold {
     looked_at: Option<Instant>,
     pub(super) failures: u32,
     pub(super) spare_tokens: u32,
-    /// Hand-overs inside the process end then, so that other processes are not starved.
-    pub(super) hand_over_until: Instant,
+    /// How often it was handed over inside the process.
+    pub(super) handed_over: u32,
+    /// When the store granted it, or before.
+    granted_at: Instant,
+    /// Stays with the process until then, without a task for now if it is idle.
+    pub(super) lingers_until: Option<Instant>,
+    pub(super) idle: Option<Idle>,
+    /// Other clients are known to wait.
+    pub(super) is_wanted: bool,
 }
 
 impl KeptHold {
     pub(super) fn new(hold: Arc<Hold>, turn: Option<Turn>, until: Instant) -> Self {
-        let (spare_tokens, hand_over_until) = (hold.claim.tokens - 1, hold.since.after(hold.terms.lease));
+        let (spare_tokens, handed_over, granted_at) = (hold.claim.tokens - 1, 0, hold.since);
         let (due, renewing, look, looked_at, failures) = (until, false, None, None, 0);
-        Self { hold, turn, until, due, renewing, look, looked_at, failures, spare_tokens, hand_over_until }
+        let (lingers_until, idle, is_wanted) = (None, None, false);
+        Self {
+            hold,
+            turn,
+            until,
+            due,
+            renewing,
+            look,
+            looked_at,
+            failures,
+            spare_tokens,
+            handed_over,
+            granted_at,
+            lingers_until,
+            idle,
+            is_wanted,
+        }
     }
 
     pub(super) fn due(&self) -> Instant {
@@ -82,12 +109,17 @@ impl KeptHold {
     }
 
     pub(super) fn ends(&self) -> Instant {
-        self.max_until().map_or(self.until, |max| max.min(self.until))
+        let idle = self.idle.as_ref().map(|idle| idle.until);
+        [self.max_until(), idle].into_iter().flatten().fold(self.until, Instant::min)
     }
 
-    /// Whether the reserved tokens can serve another task now.
+    /// Whether the reserved tokens can serve another task now. Other processes get their turn after a while.
     pub(super) fn can_be_handed_over(&self, now: Instant) -> bool {
-        self.spare_tokens > 0 && now < self.until && now < self.hand_over_until && self.turn.is_some()
+        let had = now.since(self.granted_at);
+        let may = had < HAND_OVERS_FOR
+            || self.handed_over < LEAST_HAND_OVERS && had < self.hold.terms.lease
+            || !self.is_wanted && self.lingers_until.is_some_and(|until| now < until);
+        may && self.spare_tokens > 0 && now < self.until && self.turn.is_some()
     }
 }
 
@@ -96,6 +128,8 @@ impl KeptHold {
 pub(super) struct Due {
     pub(super) ended: Vec<(Arc<Hold>, LostReason)>,
     pub(super) renew: Vec<u64>,
+    /// Have been idle for long enough.
+    pub(super) idle: Vec<u64>,
 }
 
 /// The claims of one renewal, by owner and mode: the answer to a writer says nothing of the reader that it has become meanwhile.
@@ -157,6 +191,11 @@ impl Book {
         self.entries.get_mut(&hold.claim.owner.number).filter(|entry| Arc::ptr_eq(&entry.hold, hold))
     }
 
+    /// The entry of an owner.
+    pub(super) fn entry(&mut self, owner: u64) -> Option<&mut KeptHold> {
+        self.entries.get_mut(&owner)
+    }
+
     pub(super) fn remove(&mut self, owner: u64) -> Option<KeptHold> {
         let entry = self.entries.remove(&owner)?;
         self.schedule.remove(&(entry.due, owner));
@@ -194,6 +233,11 @@ impl Book {
         {
             self.schedule.pop_first();
             let Some(entry) = self.entries.get(&owner) else { continue };
+            if entry.idle.is_some() {
+                // Also when a renewal is due: what no task has is not renewed.
+                due.idle.push(owner);
+                continue;
+            }
             // One that was given back meanwhile has its release under way.
             if now >= entry.until || entry.hold.is_lost() {
                 due.ended.push((Arc::clone(&entry.hold), entry.hold.expiry_reason()));

@@ -4,6 +4,7 @@
 //! before that does not wake it. [`release`] tells the store; [`window`] keeps many calls from delaying a renewal.
 
 mod book;
+mod linger;
 mod release;
 mod task;
 mod under_way;
@@ -16,6 +17,7 @@ use tokio::sync::Notify;
 use tracing::{debug, warn};
 
 use self::book::{Book, KeptHold};
+use self::linger::Passed;
 pub(crate) use self::release::Release;
 use self::task::Task;
 pub(crate) use self::under_way::UnderWay;
@@ -26,7 +28,7 @@ use crate::engine::Settings;
 use crate::engine::background::Background;
 use crate::engine::driven::Driven;
 use crate::engine::guard::Held;
-use crate::engine::hold::Hold;
+use crate::engine::hold::{Hold, Terms};
 use crate::engine::turnstile::{Pass, Turn, Waiter};
 use crate::error::Result;
 use crate::lost::{Lost, LostReason};
@@ -135,17 +137,18 @@ impl Keeper {
         counters.held(held_for);
         counters.released.up();
         debug!(name = ?hold.claim.resource, token = %hold.token, ?held_for, "released");
-        if !closed && let Some((next, held)) = self.next_holder(entry, now, &mut left) {
+        let renew_at = entry.due();
+        if !closed && let Some(passed) = self.pass_on(entry, now, renew_at, &mut left) {
             // The next one may have less time. Always: the keeper may have taken it off the schedule, to find it given back.
-            let due = entry.due().min(entry.ends());
+            let due = renew_at.min(entry.ends());
             let wake = book.schedule_at(hold.claim.owner.number, due);
             drop(book);
             if wake {
                 self.0.wake.notify_one();
             }
-            // One that has left in this moment drops the hold, which gives it back in turn: its token is used up.
-            if next.pass.send(Pass::Held(held)).is_ok() {
-                counters.handed_over.up();
+            match passed {
+                Passed::On(next, held) => self.hand_over(next, held),
+                Passed::Idle => counters.holding.down(),
             }
             return AfterRelease::HandedOver;
         }
@@ -156,19 +159,22 @@ impl Keeper {
         AfterRelease::ToSend(Release::new(hold.claim.clone(), entry.turn, now).or_lost(revoked))
     }
 
-    /// Passes a hold to the next task in the queue under the next reserved token, without a round trip.
-    fn next_holder(&self, entry: &mut KeptHold, now: Instant, left: &mut Vec<Waiter>) -> Option<(Waiter, Held)> {
-        if !entry.can_be_handed_over(now) {
-            return None;
+    /// One that has left in this moment drops the hold, which gives it back in turn: its token is used up.
+    fn hand_over(&self, next: Waiter, held: Held) {
+        if next.pass.send(Pass::Held(held)).is_ok() {
+            self.0.settings.counters.handed_over.up();
         }
-        let next = entry.turn.as_ref()?.next_with(&entry.hold.terms, left)?;
+    }
+
+    /// The next task's share of a hold. In range: the store has reserved the token.
+    fn under_next_token(&self, entry: &mut KeptHold, terms: &Terms, now: Instant) -> Held {
         entry.spare_tokens -= 1;
+        entry.handed_over += 1;
         let hold = &entry.hold;
-        // In range: the store has reserved it.
         let token = hold.token.plus(1).unwrap_or(hold.token);
-        let handed = Hold::new(hold.claim.clone(), token, next.terms.clone(), hold.clock.clone(), now, entry.until);
+        let handed = Hold::new(hold.claim.clone(), token, terms.clone(), hold.clock.clone(), now, entry.until);
         entry.hold = Arc::new(handed);
-        Some((next, Held::new(Arc::clone(&entry.hold), self.clone())))
+        Held::new(Arc::clone(&entry.hold), self.clone())
     }
 
     /// Counts a write that came too late for its fence.
@@ -199,8 +205,13 @@ impl Keeper {
 
     /// This process has the hold no more.
     fn removed(&self, entry: &KeptHold) {
-        self.0.settings.counters.holding.down();
-        entry.turn.iter().for_each(Turn::over);
+        if entry.idle.is_none() {
+            self.0.settings.counters.holding.down();
+        }
+        entry.turn.iter().for_each(|turn| {
+            turn.used_tokens(entry.handed_over + 1, entry.spare_tokens);
+            turn.over();
+        });
     }
 
     /// Ends this very hold: its owner may have another one by now.

@@ -76,10 +76,11 @@ impl Task {
         let now = self.settings.clock.now();
         let backend = &self.settings.backend;
         let mut book = keeper.0.book();
-        let Due { ended, renew } = book.due(now);
+        let Due { ended, renew, idle } = book.due(now);
         let parts = book.by_part(renew, |claim| backend.partition(&claim.resource));
         drop(book);
         ended.iter().for_each(|(hold, reason)| keeper.lose(hold, *reason));
+        idle.iter().for_each(|owner| keeper.end_idle(*owner));
         self.windows.retain(|_, window| window.is_in_use());
         let batch = self.settings.backend.capabilities().batch.max(1);
         for (part, owners) in parts {
@@ -192,7 +193,9 @@ impl Drop for Task {
         keeper.0.background.end();
         for entry in left {
             entry.hold.lose(LostReason::Closed);
-            self.settings.counters.holding.down();
+            if entry.idle.is_none() {
+                self.settings.counters.holding.down();
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::taken::Taken;
-use super::{Gate, Heard, Lane, Pass, Turnstile, Waiter, locked};
+use super::{Gate, Heard, Lane, Pass, Past, Turnstile, Waiter, locked};
 use crate::engine::hold::Terms;
 use crate::error::Error;
 
@@ -36,10 +36,17 @@ impl Turn {
         self.lane(|lane| lane.waiting.len())
     }
 
-    /// How many may want the hold after this one: many, if any has waited since the lane opened. Tasks that take turns are not behind
-    /// each other at the moment of a grant.
-    pub(crate) fn expected(&self) -> usize {
-        if self.has_waiters { usize::MAX } else { 0 }
+    /// How many tokens a grant shall reserve: a block, if the hold is to linger, or if any task has waited since the lane opened. Tasks
+    /// that take turns are not behind each other at the moment of a grant.
+    pub(crate) fn tokens(&self, lingers: bool) -> u32 {
+        if self.has_waiters || lingers { self.lane(|lane| lane.block.size()) } else { 1 }
+    }
+
+    /// So many tokens of a block were used, and so many were left.
+    pub(crate) fn used_tokens(&self, used: u32, left: u32) {
+        if used + left > 1 {
+            self.lane(|lane| lane.block.used(used, left));
+        }
     }
 
     /// Whether other processes want it: then the first answer is likely to be busy.
@@ -141,14 +148,35 @@ impl Turn {
         look(&mut locked(&self.lane))
     }
 
-    /// The next waiter, if its terms fit a hold with these, and those who `left` before it. The turn stays with the hold.
-    pub(crate) fn next_with(&self, terms: &Terms, left: &mut Vec<Waiter>) -> Option<Waiter> {
-        self.lane(|lane| {
-            let next = lane.next(|next| terms.allow_hand_over(next), left)?;
-            lane.taken.hand_over();
-            Some(next)
+    /// The next waiter, if its terms fit a hold with these, and those who `left` before it. The turn stays with the hold. Without any
+    /// waiter the hold may be left `idle` for one to come.
+    pub(crate) fn next_with(&self, terms: &Terms, idle: Option<u64>, left: &mut Vec<Waiter>) -> Next {
+        self.lane(|lane| match lane.next(|next| terms.allow_hand_over(next), left) {
+            Some(next) => {
+                lane.taken.hand_over();
+                Next::Task(next)
+            }
+            None if lane.waiting.is_empty() && idle.is_some() => {
+                lane.idle = idle;
+                Next::Idle
+            }
+            None => Next::None,
         })
     }
+
+    /// The hold is idle no more.
+    pub(crate) fn end_idle(&self) {
+        self.lane(|lane| lane.idle = None);
+    }
+}
+
+/// Who has the hold after a task that has released it.
+pub(crate) enum Next {
+    Task(Waiter),
+    /// No task for now.
+    Idle,
+    /// Nobody: the store is to be told.
+    None,
 }
 
 /// Ends with the pause, also if that is cut off.
@@ -164,10 +192,10 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let mut left = Vec::new();
         let mut lanes = self.stile.lanes();
-        let (next, taken) = self.lane(|lane| (lane.next(|_| true, &mut left), lane.taken));
-        let Some(next) = next else { return lanes.end(&self.gate, taken) };
+        let (next, past) = self.lane(|lane| (lane.next(|_| true, &mut left), Past { taken: lane.taken, block: lane.block }));
+        let Some(next) = next else { return lanes.end(&self.gate, past) };
         std::mem::drop(lanes);
-        let turn = self.stile.turn(&self.gate, Arc::clone(&self.lane), taken.rests_until());
+        let turn = self.stile.turn(&self.gate, Arc::clone(&self.lane), past.taken.rests_until());
         // A waiter that left in this moment drops the turn, which passes it on to the next.
         std::mem::drop(next.pass.send(Pass::Turn(turn)));
     }

@@ -22,7 +22,7 @@ impl Desk {
     fn keep(&mut self, lease: Duration, fixed: bool) -> (Arc<Hold>, bool) {
         let now = self.clock.now();
         let claim = Claim::new(Resource::new("a").expect("a name"), self.owners.next(), Mode::Exclusive, lease);
-        let terms = Terms { lease, fixed, max_hold: None, note: None };
+        let terms = Terms { lease, fixed, max_hold: None, note: None, linger: Duration::ZERO };
         let hold = Arc::new(Hold::new(claim, Token::new(1), terms, self.clock.clone(), now, now.after(lease)));
         let due = if fixed { now.after(lease) } else { now.after(lease / 3) };
         let (_, wakes) = self.book.keep(KeptHold::new(Arc::clone(&hold), None, now.after(lease)), due);
@@ -30,7 +30,7 @@ impl Desk {
     }
 
     fn is_due(&mut self) -> (Vec<u64>, usize) {
-        let Due { ended, renew } = self.book.due(self.clock.now());
+        let Due { ended, renew, .. } = self.book.due(self.clock.now());
         (renew, ended.len())
     }
 }
@@ -99,10 +99,32 @@ fn what_the_store_says_is_gone_is_handed_to_nobody() {
         panic!("nobody was there")
     };
     let entry = desk.book.of(&hold).expect("kept");
-    (entry.spare_tokens, entry.turn, entry.hand_over_until) = (3, Some(turn), now.after(LEASE));
+    (entry.spare_tokens, entry.turn) = (3, Some(turn));
     assert!(entry.can_be_handed_over(now));
     // From this moment on: it may be given back before its loss is told.
     let gone = desk.book.end_revoked(owner, Mode::Exclusive).expect("kept");
     assert!(Arc::ptr_eq(&gone, &hold));
     assert!(!desk.book.of(&hold).expect("kept").can_be_handed_over(now));
+}
+
+#[test]
+fn a_hold_is_handed_over_for_a_while_or_so_often() {
+    let mut desk = Desk::new();
+    let (hold, _) = desk.keep(LEASE, false);
+    let gate = Gate::new(&hold.claim.resource, Mode::Exclusive).expect("a gate");
+    let turnstile::Admission::Now(turn) = Turnstile::default().enter(&gate, &hold.terms, || LEASE) else {
+        panic!("nobody was there")
+    };
+    let start = hold.since;
+    let entry = desk.book.of(&hold).expect("kept");
+    (entry.spare_tokens, entry.turn) = (1, Some(turn));
+    let mut after = |d, handed_over| {
+        entry.handed_over = handed_over;
+        entry.can_be_handed_over(start.after(d))
+    };
+    let (soon, later) = (HAND_OVERS_FOR - Duration::from_nanos(1), HAND_OVERS_FOR);
+    assert!(after(soon, u32::MAX), "for so long, however often");
+    assert!(after(later, LEAST_HAND_OVERS - 1), "so often, also if that takes longer");
+    assert!(!after(later, LEAST_HAND_OVERS), "then others have their turn");
+    assert!(!after(LEASE, 1), "not for longer than a lease");
 }
