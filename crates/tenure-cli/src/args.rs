@@ -48,23 +48,23 @@ pub(crate) enum Command {
     /// Campaign for leadership, and run a program while leading.
     #[command(after_help = "See --help for exit status, environment and what happens when leadership is lost.", after_long_help = ELECT_NOTES)]
     Elect(ElectArgs),
-    /// Show who holds a lock, and who is in line; of a quorum also what each node says.
+    /// Show the holders of a lock and its queue; of a quorum also what each node says.
     Who(WhoArgs),
     /// List the locks that are held.
     Ls(LsArgs),
-    /// End the hold of whoever has a lock, by force.
+    /// End the hold of a lock by force.
     ///
     /// The holder is told at its next renewal, at the latest after a third of its lease; its token is out of date at
-    /// once. Exits with 1 if nobody held the lock.
+    /// once. Exits with 1 if the lock was free.
     Break(OneArgs),
-    /// Set how many permits a name has, for all who run with --permits.
+    /// Set how many permits a name has, for all that run with --permits.
     ///
-    /// Permits that are held above the new number are not taken away, but nobody is granted any until enough have come
+    /// Permits that are held above the new number are not taken away, but none is granted until enough have come
     /// back.
     Resize {
         #[command(flatten)]
         one: OneArgs,
-        /// How many permits; with 0 nobody gets one any more.
+        /// How many permits; with 0 none is granted any more.
         #[arg(value_name = "N")]
         permits: u32,
     },
@@ -93,11 +93,11 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) kind: KindArgs,
 
-    /// How long to wait for the lock, such as 90s or 1h30m [default: for ever].
+    /// How long to wait for the lock, such as 90s or 1h30m [default: forever].
     #[arg(long, value_name = "DURATION", value_parser = tenure::duration::parse, conflicts_with = "no_wait")]
     pub(crate) wait: Option<Duration>,
 
-    /// Do not wait: give up at once if somebody else has the lock.
+    /// Do not wait: give up at once if the lock is busy.
     #[arg(short, long)]
     pub(crate) no_wait: bool,
 
@@ -113,11 +113,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DURATION", value_parser = tenure::duration::parse)]
     pub(crate) min_hold: Option<Duration>,
 
-    /// Words for those who ask who holds the lock [default: host, process id and program].
+    /// A note that shows who holds the lock [default: host, process id and program].
     #[arg(long, value_name = "TEXT", value_parser = Claim::check_note)]
     pub(crate) note: Option<Arc<str>>,
 
-    /// The exit status when somebody else has the lock.
+    /// The exit status when the lock is busy.
     #[arg(long, value_name = "N", default_value_t = crate::exit::BUSY)]
     pub(crate) busy_code: u8,
 
@@ -144,7 +144,7 @@ pub(crate) struct WaysArgs {
     #[arg(long)]
     pub(crate) pass_url: bool,
 
-    /// Keep the program from becoming another user (sudo, setuid programs), whom tenure could not stop.
+    /// Keep the program from becoming another user (sudo, setuid programs), which tenure could not stop.
     #[arg(long)]
     pub(crate) no_new_privs: bool,
 
@@ -173,7 +173,7 @@ pub(crate) struct KindArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) permits: Option<u32>,
 
-    /// First come, first served, among all who say so.
+    /// First come, first served, among all that say so.
     #[arg(long)]
     pub(crate) fair: bool,
 }

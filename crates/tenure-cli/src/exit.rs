@@ -4,17 +4,17 @@ use std::process::ExitCode;
 
 use tenure::{Error, ErrorKind};
 
-/// `break`: nobody held the lock; also output that cannot be written.
+/// `break`: the lock was free; also output that cannot be written.
 pub(crate) const FAILED: u8 = 1;
 /// Wrong usage; clap's own code.
 pub(crate) const USAGE: u8 = 2;
 /// `EX_UNAVAILABLE`: the store cannot be reached, or refuses.
 pub(crate) const UNAVAILABLE: u8 = 69;
-/// `EX_TEMPFAIL`: somebody else has the lock.
+/// `EX_TEMPFAIL`: the lock is busy.
 pub(crate) const BUSY: u8 = 75;
 /// The lock was lost while the program ran.
 pub(crate) const LOST: u8 = 76;
-/// `EX_NOPERM`: the lock was lost, and a part of the program runs on as a user whom tenure may not stop.
+/// `EX_NOPERM`: the lock was lost, and a part of the program runs on as a user that tenure may not signal.
 pub(crate) const RUNS_ON: u8 = 77;
 /// As in a shell: found, but cannot be executed.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;

@@ -1,4 +1,4 @@
-//! How things are printed: messages, tables and JSON. Names and notes come from the store and are not to be trusted.
+//! How things are printed: messages, tables and JSON. Names and notes come from the store and are not trusted.
 
 pub(crate) mod voice;
 
@@ -111,7 +111,7 @@ fn is_plain(c: char) -> bool {
     matches!(c, '\'' | '"' | '\\') || ['a', c].iter().collect::<String>().escape_debug().skip(1).eq([c])
 }
 
-/// A duration without the decimals that nobody reads.
+/// A duration without needless decimals.
 pub(crate) fn seconds(d: Duration) -> String {
     let whole = if d < Duration::from_secs(1) { Duration::from_millis(millis(d)) } else { Duration::from_secs(d.as_secs()) };
     duration::show(whole)

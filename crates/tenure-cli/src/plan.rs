@@ -83,7 +83,7 @@ pub(crate) struct Job {
     pub(crate) cgroup: Option<PathBuf>,
 }
 
-/// How long a lock that somebody else has is waited for.
+/// How long to wait for a busy lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
     None,

@@ -86,7 +86,7 @@ fn is_url(file: &Path) -> bool {
         || (is_word && rest.contains('@'))
 }
 
-/// A credential that is there and cannot be read is an error to report: another store would be a lock that nobody shares.
+/// A credential that is there and cannot be read is an error to report: another store would be a lock that no other client shares.
 fn may_exist(file: &Path) -> bool {
     !std::fs::symlink_metadata(file).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
 }

@@ -66,13 +66,13 @@ fn word(mode: Mode) -> &'static str {
     }
 }
 
-/// What there is to say of a name that nobody holds.
+/// The text about a free name.
 pub(crate) fn idle(state: &State) -> String {
     let name = printable(state.resource.as_str());
     let last = state.fence.map(|token| format!("; the last token was {token}")).unwrap_or_default();
     match (state.count, state.permits) {
         // Not all stores can tell the one from the other.
-        (Some(n), Some(_)) => format!("{name} counts {n}: a latch, or permits that nobody has taken yet\n"),
+        (Some(n), Some(_)) => format!("{name} counts {n}: a latch, or permits of which none is taken\n"),
         (Some(n), None) => format!("{name} is a latch with {n} to go\n"),
         (None, Some(permits)) if permits.of <= 0 => format!("{name} has no permits{last}\n"),
         (None, Some(permits)) => format!("{name} is free: {}{last}\n", taken(permits)),
@@ -87,10 +87,10 @@ pub(crate) fn numbered(state: &State) -> String {
     format!("{name}: {} of {of} {} taken\n", of - free, if of == 1 { "permit is" } else { "permits are" })
 }
 
-/// Those in line, the next one first; nothing if nobody is.
-pub(crate) fn line(state: &State) -> String {
-    let rows: Vec<_> = (1..).zip(&state.line).map(|(n, owner): (u32, _)| [n.to_string(), printable(owner)]).collect();
-    if rows.is_empty() { String::new() } else { format!("\n{}", output::table(["IN LINE", "OWNER"], &rows)) }
+/// The queue, the next owner first; an empty text if it is empty.
+pub(crate) fn queue(state: &State) -> String {
+    let rows: Vec<_> = (1..).zip(&state.queue).map(|(n, owner): (u32, _)| [n.to_string(), printable(owner)]).collect();
+    if rows.is_empty() { String::new() } else { format!("\n{}", output::table(["IN QUEUE", "OWNER"], &rows)) }
 }
 
 /// The holder's own words, or else its id.
@@ -110,8 +110,9 @@ pub(crate) struct StateJson<'a> {
     held: bool,
     holders: Vec<HolderJson<'a>>,
     waiting: Option<u32>,
-    /// The owners in line, the next one first.
-    line: &'a [String],
+    /// The queue of a fair lock, the next owner first.
+    #[serde(rename = "line")]
+    queue: &'a [String],
     permits: Option<PermitsJson>,
     /// Of a latch.
     count: Option<u64>,
@@ -128,7 +129,7 @@ impl<'a> StateJson<'a> {
             held: !state.holders.is_empty(),
             holders: state.holders.iter().map(HolderJson::new).collect(),
             waiting: state.waiting,
-            line: &state.line,
+            queue: &state.queue,
             permits: state.permits.map(|Permits { of, free }| PermitsJson { of, free, taken: of - free }),
             count: state.count,
             fence: state.fence.map(|t| t.to_string()),
@@ -193,7 +194,7 @@ mod tests {
         for (count, permits, said, mode) in [
             (None, None, "x is free; the last token was 7\n", "free"),
             (Some(3), None, "x is a latch with 3 to go\n", "count 3"),
-            (Some(3), permits(3, 3), "x counts 3: a latch, or permits that nobody has taken yet\n", "count 3"),
+            (Some(3), permits(3, 3), "x counts 3: a latch, or permits of which none is taken\n", "count 3"),
             (None, permits(3, 3), "x is free: 0 of 3 taken; the last token was 7\n", "0 of 3 taken"),
             (None, permits(0, 0), "x has no permits; the last token was 7\n", "0 of 0 taken"),
         ] {

@@ -1,4 +1,4 @@
-//! In a control group of its own a program can be stopped whoever it has become and wherever it has gone.
+//! In a control group of its own a program can be stopped, whatever its user, process group or session.
 #![cfg(target_os = "linux")]
 
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Readers and writers, permits, the fair line, latches and elections, on the embedded store and on a real Redis server.
+//! Readers and writers, permits, the fair queue, latches and elections, on the embedded store and on a real Redis server.
 
 use rustix::process::Signal;
 use tenure_testkit::command::{Running, Store, kill, text};
@@ -11,7 +11,7 @@ const CASES: [(&str, Case); 6] = [
     ("readers_run_together_and_a_writer_waits_for_them", readers_run_together_and_a_writer_waits_for_them),
     ("a_run_without_a_permit_waits_for_one", a_run_without_a_permit_waits_for_one),
     ("another_number_of_permits_is_told_and_can_be_changed", another_number_of_permits_is_told_and_can_be_changed),
-    ("a_fair_line_is_served_in_order", a_fair_line_is_served_in_order),
+    ("a_fair_queue_is_served_in_order", a_fair_queue_is_served_in_order),
     ("the_count_of_a_latch_is_shown", the_count_of_a_latch_is_shown),
     ("a_lost_reader_is_stopped_like_any_other", a_lost_reader_is_stopped_like_any_other),
 ];
@@ -80,14 +80,14 @@ fn readers_run_together_and_a_writer_waits_for_them(store: &Store) {
     let refused = store.output(["run", "-n", "--write", "x", "--", "true"]);
     let stderr = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(75), "{stderr}");
-    assert!(stderr.contains("somebody else has x — held by 2 readers, the longest for "), "{stderr}");
+    assert!(stderr.contains("x is busy — held by 2 readers, the longest for "), "{stderr}");
 
     let writer = hold(store, "c", ["--write"]);
     writer.says("waiting for x — held by 2 readers, the longest for ");
     let late = || store.output(["run", "-n", "--shared", "--busy-code", "9", "x", "--", "true"]);
-    eventually("the writer to be in line", || late().status.code() == Some(9));
+    eventually("the writer to be in the queue", || late().status.code() == Some(9));
     let stderr = text(&late().stderr);
-    assert!(stderr.contains("somebody waits to write x — held by 2 readers"), "{stderr}");
+    assert!(stderr.contains("a writer waits for x — held by 2 readers"), "{stderr}");
 
     let [a, b] = readers;
     end(store, "a", a);
@@ -98,7 +98,7 @@ fn readers_run_together_and_a_writer_waits_for_them(store: &Store) {
     assert_eq!(holders(store), pairs(&[("c", "write")]));
     let refused = store.output(["run", "--wait", "50ms", "--shared", "x", "--", "true"]);
     assert_eq!(refused.status.code(), Some(75), "{refused:?}");
-    assert!(text(&refused.stderr).contains("somebody else has x — held for "), "{refused:?}");
+    assert!(text(&refused.stderr).contains("x is busy — held for "), "{refused:?}");
     end(store, "c", writer);
     assert_eq!(store.output(["run", "-n", "--shared", "x", "--", "true"]).status.code(), Some(0));
 }
@@ -161,23 +161,23 @@ fn another_number_of_permits_is_told_and_can_be_changed(store: &Store) {
     assert!(text(&store.output(["who", "x"]).stdout).starts_with("x has no permits"));
 }
 
-fn a_fair_line_is_served_in_order(store: &Store) {
+fn a_fair_queue_is_served_in_order(store: &Store) {
     let holder = hold(store, "a", ["--fair"]);
     runs(store, "a");
     let runs: Vec<Running> = (1..=5)
         .map(|n| {
             let run = store.start(["run", "--fair", "x", "--", "sh", "-c", &format!("echo {n} >> order")]);
-            eventually("its place in line", || store.who("x")["line"].as_array().map(Vec::len) == Some(n));
+            eventually("its queue position", || store.who("x")["line"].as_array().map(Vec::len) == Some(n));
             run
         })
         .collect();
     let line = store.who("x")["line"].clone();
     let shown = text(&store.output(["who", "x"]).stdout);
-    let (_, places) = shown.split_once("IN LINE  OWNER\n").expect("a line");
-    for (place, (n, owner)) in places.lines().zip((1..).zip(line.as_array().expect("a list"))) {
-        assert_eq!(place.split_whitespace().collect::<Vec<_>>(), [&n.to_string(), owner.as_str().expect("an owner")]);
+    let (_, positions) = shown.split_once("IN QUEUE  OWNER\n").expect("a queue");
+    for (row, (n, owner)) in positions.lines().zip((1..).zip(line.as_array().expect("a list"))) {
+        assert_eq!(row.split_whitespace().collect::<Vec<_>>(), [&n.to_string(), owner.as_str().expect("an owner")]);
     }
-    assert_eq!(places.lines().count(), 5, "{shown}");
+    assert_eq!(positions.lines().count(), 5, "{shown}");
     assert_eq!(store.output(["run", "-n", "--fair", "x", "--", "true"]).status.code(), Some(75));
     end(store, "a", holder);
     for run in runs {

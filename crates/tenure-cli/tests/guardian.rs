@@ -1,4 +1,4 @@
-//! The guardian of a program: there before the program begins, replaced when it fails, and the last to go.
+//! The guardian of a program: it starts before the program, is replaced when it fails, and ends last.
 #![cfg(target_os = "linux")]
 
 use std::path::Path;
@@ -149,7 +149,7 @@ fn nobody_has_the_lock_of_a_killed_tenure_before_what_its_program_started_is_dea
     let guardian = tenure_testkit::until("the guardian", || guardian_of(run.pid(), pid));
     let look = format!("sed 's/.*) //' /proc/{child}/stat > state 2> /dev/null; echo > next");
     let next = store.start(["run", "--wait", "1h", "x", "--", "sh", "-c", &look]);
-    eventually("the next one in line", || store.who("x")["waiting"].as_u64() == Some(1));
+    eventually("the next one in the queue", || store.who("x")["waiting"].as_u64() == Some(1));
     // A guardian that is late: it is not replaced by a tenure that stands still. The kernel lets it go on when tenure is dead.
     run.signal(Signal::STOP);
     eventually("tenure stands still", || tenure_testkit::command::state(run.pid()) == Some('T'));

@@ -68,7 +68,7 @@ fn ls_lists_what_is_held_under_a_prefix() {
 fn break_says_what_it_broke_or_that_there_was_nothing() {
     let store = Store::new();
     let free = store.output(["break", "x"]);
-    assert_eq!((free.status.code(), text(&free.stderr)), (Some(1), "tenure: nobody holds x\n".to_owned()));
+    assert_eq!((free.status.code(), text(&free.stderr)), (Some(1), "tenure: x is free\n".to_owned()));
     assert_eq!(store.json(["break", "x", "--json"])["broken"], false);
 
     let run = hold(&store, "x", "me");

@@ -1,4 +1,4 @@
-//! The lab is a test itself: every story is played, and what it claims must be so.
+//! The lab is a test itself: every story is played, and its claims must hold.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! A program that becomes another user cannot be stopped: that is said, and can be forbidden.
+//! A program that becomes another user cannot be stopped: a message says so, and an option forbids it.
 #![cfg(target_os = "linux")]
 
 use rustix::process::{Pid, Signal, kill_process};

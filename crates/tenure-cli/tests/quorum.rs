@@ -192,7 +192,7 @@ fn what_a_quorum_does_not_carry_says_why() {
     for (refused, why) in [
         (output(&store, ["run", "--permits", "2", "x", "--", "true"]), "permits: three could win two permits"),
         (output(&store, ["resize", "x", "2"]), "permits: three could win two permits"),
-        (output(&store, ["run", "--fair", "x", "--", "true"]), "fair locks: each node has a line of its own"),
+        (output(&store, ["run", "--fair", "x", "--", "true"]), "fair locks: each node has a queue of its own"),
     ] {
         let told = text(&refused.stderr);
         assert_eq!(refused.status.code(), Some(2), "{told}");

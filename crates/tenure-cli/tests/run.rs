@@ -73,7 +73,7 @@ fn a_busy_lock_is_75_or_what_was_asked_for() {
     store.pid("pid");
     let busy = store.output(["run", "-n", "x", "--", "touch", "ran"]);
     assert_eq!(busy.status.code(), Some(75), "{busy:?}");
-    assert!(text(&busy.stderr).contains("somebody else has x"), "{busy:?}");
+    assert!(text(&busy.stderr).contains("x is busy"), "{busy:?}");
     assert_eq!(store.output(["run", "--wait", "50ms", "x", "--", "touch", "ran"]).status.code(), Some(75));
     assert_eq!(store.output(["run", "--no-wait", "--busy-code", "0", "x", "--", "touch", "ran"]).status.code(), Some(0));
     assert!(!store.path("ran").exists());

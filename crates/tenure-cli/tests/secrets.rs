@@ -1,4 +1,4 @@
-//! Where the URL of the store comes from, and who gets to see it.
+//! Where the URL of the store comes from, and which processes see it.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;

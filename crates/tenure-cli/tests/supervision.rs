@@ -1,4 +1,4 @@
-//! Nothing that happens to tenure itself lets the program outlive its lock: words that nobody reads, a stop.
+//! Nothing that happens to tenure itself lets the program outlive its lock: a blocked stderr, a stop.
 #![cfg(target_os = "linux")]
 
 use std::fs::{File, OpenOptions};
@@ -27,7 +27,7 @@ impl Unread {
         self.writer.try_clone().expect("a pipe").into()
     }
 
-    /// From now on whoever writes waits for ever.
+    /// From now on whoever writes waits forever.
     fn fill(&self) {
         // A description of its own: the one that tenure has stays a blocking one.
         let nonblock = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).expect("a flag");

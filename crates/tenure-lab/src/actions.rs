@@ -265,7 +265,7 @@ impl Actor {
         Ok(what != Moment::Refused)
     }
 
-    /// Becomes a crowd, all of whom wait for the same lock.
+    /// Becomes a crowd of clients that all wait for the same lock.
     pub(crate) fn start_crowd(&mut self, crowd: &Crowd) -> Result<()> {
         self.tell(&Request::StartCrowd(crowd.clone()))
     }

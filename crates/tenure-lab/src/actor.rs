@@ -18,7 +18,7 @@ use crate::protocol::{Reply, Request};
 use crate::timeline::{During, Moment, OpenSpan, Recorder};
 use crate::{password, process};
 
-/// How long an actor may take for what does not wait for anybody.
+/// How long an actor may take for a request that waits for no other actor.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
 
 /// What all actors of a testbed share.

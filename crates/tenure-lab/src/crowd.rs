@@ -39,8 +39,8 @@ pub(crate) enum Strategy {
     Listens { port: u16 },
     /// All are tasks of one client of Tenure's.
     Tenure { url: String },
-    /// Stands in line; each is a client of Tenure's of its own.
-    InLine { url: String },
+    /// Waits in the queue of a fair lock. Each is a client of Tenure.
+    Queues { url: String },
 }
 
 /// So much for each of so many, told in tenths.

@@ -16,7 +16,7 @@ use crate::setnx_lock::{RELEASE, unique};
 /// Says that the lock is free.
 pub(crate) const CHANNEL: &str = "unlocked:stock:1001";
 
-/// Deletes one's own lock and tells all who listen, in one step, as Redisson does.
+/// Deletes the client's own lock and tells all listeners, in one step, as Redisson does.
 const RELEASE_AND_TELL: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('publish', ARGV[2], '0') return redis.call('del', KEYS[1]) end return 0";
 
 /// How long a server may take to answer a thousand clients on a busy machine.
@@ -76,7 +76,7 @@ impl CrowdClient {
                 *shared = Some(locker.clone());
                 Client::Tenure { locker, fair: false }
             }
-            Strategy::InLine { url } => {
+            Strategy::Queues { url } => {
                 let locker = Locker::builder().lease(crowd.lease).about(name).connect(url).await?;
                 Client::Tenure { locker, fair: true }
             }

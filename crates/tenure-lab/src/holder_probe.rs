@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::server::Server;
 use crate::timeline::{During, OpenSpan};
 
-/// Shows on a lane whom the server takes for the holder, from now on until the server ends.
+/// Shows on a lane which client the server takes for the holder, from now on until the server ends.
 pub(crate) fn watch(server: &Server, key: &str, lane: usize, context: ActorContext) -> Result<()> {
     server.ask::<()>(&["CONFIG", "SET", "notify-keyspace-events", "KA"])?;
     let (mut told, mut raw, key) = (server.lab()?, server.lab()?, key.to_owned());

@@ -85,7 +85,7 @@ pub(crate) struct SetNxSpec {
     pub(crate) ttl: Duration,
     /// Whether it is renewed at a third of its time.
     pub(crate) renewed: bool,
-    /// How often one who waits asks again.
+    /// How often a waiter asks again.
     pub(crate) poll: Duration,
     /// The key of a counter that is raised with each grant: its number is the token.
     pub(crate) counter: Option<String>,
@@ -107,7 +107,7 @@ pub(crate) struct TenureSpec {
     pub(crate) lease: Duration,
     /// Whether the lease is not renewed.
     pub(crate) fixed: bool,
-    /// Whether those who wait stand in line.
+    /// Whether waiters are served in order.
     pub(crate) fair: bool,
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct Grant {
     /// Its number in the shop's log.
     pub(crate) n: Option<i64>,
     pub(crate) token: Option<u64>,
-    /// How those who have such a lock let the shop check their writes.
+    /// How the holders of such a lock let the shop check their writes.
     pub(crate) check: Check,
 }
 

@@ -1,7 +1,7 @@
 //! The shop: a database with so many units of one thing, and a log of all that was granted, sold and refused.
 //!
-//! The log is the truth from which a way is judged. Every process writes to it by itself, so its order is that of what
-//! really happened: a holder writes its grant before anything else.
+//! A way is judged by this log. Every process writes to it by itself, so its order is the real
+//! order: a holder writes its grant before anything else.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -44,11 +44,11 @@ pub(crate) struct Shop {
     sql: Connection,
 }
 
-/// What one who looks sees.
+/// What a reader sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) units: i64,
-    /// How often the row has been written to by those who compare this number.
+    /// How often the row has been written to by writers that compare this number.
     pub(crate) lease: i64,
 }
 
@@ -142,7 +142,7 @@ impl Shop {
         note(&self.sql, "left", who, item, None, None)
     }
 
-    /// Raises the fence: who was here before can write no more. One who is too late may go on; its write will be refused.
+    /// Raises the fence: earlier holders can write no more. A late holder may go on; its write will be refused.
     pub(crate) fn raise(&self, item: &str, token: u64) -> Result<()> {
         written(&self.sql, &Update::of("stock").key("id = ?", [item]).fenced("fence", &Token::new(token))).map(drop)
     }

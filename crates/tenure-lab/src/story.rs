@@ -162,7 +162,7 @@ impl Row {
         self.claims.iter().filter(|claim| !claim.held).map(|claim| &*claim.what)
     }
 
-    /// How long was waited, and whether in vain, for a table.
+    /// How long was waited, and whether without success, for a table.
     pub fn waited_shown(&self) -> String {
         let waited = duration::show(Duration::from_millis(crate::millis(self.waited)));
         if self.gave_up > 0 { format!("{waited}, in vain") } else { waited }

@@ -33,7 +33,7 @@ pub(crate) struct Testbed {
     servers: RefCell<Vec<Rc<Server>>>,
 }
 
-/// The lane of one who is no actor.
+/// The lane of something that is no actor.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lane(usize);
 
@@ -55,7 +55,7 @@ impl Testbed {
         Ok(Self { launcher, dir: dir.to_owned(), shop, context, servers: RefCell::default() })
     }
 
-    /// A server, and a lane that shows whom it takes for the holder of [`LOCK`].
+    /// A server, and a lane that shows which client it takes for the holder of [`LOCK`].
     pub(crate) fn server(&self) -> Result<Rc<Server>> {
         let server = self.server_with(Setup::default())?;
         self.watch(&server, "Redis")?;
@@ -70,7 +70,7 @@ impl Testbed {
         Ok(server)
     }
 
-    /// A lane that shows whom a server takes for the holder of [`LOCK`].
+    /// A lane that shows which client a server takes for the holder of [`LOCK`].
     pub(crate) fn watch(&self, server: &Server, name: &str) -> Result<Lane> {
         let lane = self.lane(name);
         self.watch_again(server, lane)?;
@@ -82,7 +82,7 @@ impl Testbed {
         holder_probe::watch(server, LOCK, lane, self.context.clone())
     }
 
-    /// A lane for one who is no actor.
+    /// A lane for something that is no actor.
     pub(crate) fn lane(&self, name: &str) -> Lane {
         Lane(self.context.recorder.lane(name))
     }
@@ -97,7 +97,7 @@ impl Testbed {
         Actor::start(&self.launcher, name, &self.dir, self.shop.path(), self.context.clone())
     }
 
-    /// Actors who are ready to take a lock.
+    /// Actors that are ready to take a lock.
     pub(crate) fn actors<const N: usize>(&self, names: [&str; N], lock: &LockSpec) -> Result<[Actor; N]> {
         let mut actors = Vec::with_capacity(N);
         for name in names {
@@ -180,7 +180,7 @@ impl Testbed {
         self.shop.most_at_once()
     }
 
-    /// Processes that are crowds, all of whom wait for the same lock.
+    /// Processes that are crowds of clients; all wait for the same lock.
     pub(crate) fn crowds(&self, names: &[&str], crowd: &Crowd) -> Result<Vec<Actor>> {
         let mut services = names.iter().map(|name| self.actor(name)).collect::<Result<Vec<Actor>>>()?;
         for service in &mut services {

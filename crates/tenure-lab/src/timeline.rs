@@ -65,7 +65,7 @@ pub(crate) struct Timeline {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OpenSpan(usize);
 
-/// Where all who take part note what they see. Clones write to the same place.
+/// Where all participants note what they see. Clones write to the same timeline.
 #[derive(Debug, Clone)]
 pub(crate) struct Recorder {
     since: Instant,

@@ -83,9 +83,9 @@ impl Given {
                 }
             },
             (Wait::Forever, Some(busy)) => {
-                return Err(Error::new(busy.span(), "who waits for ever is never told that it is busy"));
+                return Err(Error::new(busy.span(), "a call that waits forever never finds the lock busy"));
             }
-            (Wait::For(_), None) => return Err(needed("answer when somebody else has the lock", "busy = Err(MyError::Busy)")),
+            (Wait::For(_), None) => return Err(needed("answer when the lock is busy", "busy = Err(MyError::Busy)")),
         };
         Ok(quote! {
             #(#attrs)*

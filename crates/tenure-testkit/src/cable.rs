@@ -17,7 +17,7 @@ use tenure_lab::resources::free_port;
 static CARRIER: LazyLock<Runtime> =
     LazyLock::new(|| tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime"));
 
-/// How the near end meets who wants to connect.
+/// What the near end does with a new connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Entry {
     Open,
@@ -170,7 +170,7 @@ async fn serve(port: u16, mut orders: watch::Receiver<Order>, seen: Arc<Seen>) {
             Entry::Closed => None,
             Entry::Silent => Some(listen(port, 0).await),
         };
-        let _in_line = if entry == Entry::Silent { fill(port).await } else { Vec::new() };
+        let _queued = if entry == Entry::Silent { fill(port).await } else { Vec::new() };
         *seen.entry.lock().expect("not poisoned") = Some(entry);
         let accepting = async {
             loop {
@@ -210,11 +210,11 @@ async fn listen(port: u16, backlog: u32) -> TcpListener {
 
 /// Without an accept, and with a full backlog, the kernel ignores new connections.
 async fn fill(port: u16) -> Vec<TcpStream> {
-    let mut in_line = Vec::new();
+    let mut queued = Vec::new();
     while let Ok(connected) = tokio::time::timeout(Duration::from_millis(100), TcpStream::connect(("127.0.0.1", port))).await {
-        in_line.push(connected.expect("connected"));
+        queued.push(connected.expect("connected"));
     }
-    in_line
+    queued
 }
 
 async fn connection(mut near: TcpStream, mut orders: watch::Receiver<Order>, seen: Arc<Seen>) {

@@ -23,7 +23,7 @@ impl Player {
         Self::spawn(Command::new(std::env::current_exe().expect("this program")), role, url, more)
     }
 
-    /// As another user, to whom the way to this program's file may be closed.
+    /// As another user, who may have no right to read this program's file.
     pub fn start_as(user: u32, role: &str, url: &str, more: &[&str]) -> Self {
         let mut command = Command::new("/proc/self/exe");
         command.uid(user).gid(user);

@@ -1,4 +1,4 @@
-//! Whether the engine keeps to its bars: what a lock costs beside the bare calls of its store, and a hand-over beside tokio's mutex.
+//! Whether the engine meets its limits: what a lock costs beside the bare calls of its store, and a hand-over beside tokio's mutex.
 //! `cargo bench -p tenure --bench engine -- [--check] [--only memory|handover|redis]`; with `--check` a missed bar fails.
 //!
 //! Contenders take turns in short rounds, so that a busy machine is busy for all of them. A ratio is taken within a round, and the

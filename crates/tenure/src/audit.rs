@@ -1,4 +1,4 @@
-//! Events for those who keep a record of what was done by force, under the target `tenure::audit`.
+//! Audit events of breaks, under the target `tenure::audit`.
 
 use tracing::{info, warn};
 
@@ -6,7 +6,7 @@ use crate::backend::{Broken, Client};
 use crate::error::Result;
 use crate::name::Resource;
 
-/// Somebody asked for the end of a hold: who, of which name, and what came of it.
+/// A client broke a hold: which client, which name, and the outcome.
 pub(crate) fn break_hold(by: &Client, name: &Resource, outcome: &Result<Option<Broken>>) {
     let (client, about, name) = (by.id, &*by.about, name.as_str());
     match outcome {
@@ -17,8 +17,8 @@ pub(crate) fn break_hold(by: &Client, name: &Resource, outcome: &Result<Option<B
             let fence = broken.fence.get();
             warn!(target: "tenure::audit", %client, ?about, ?name, ?owners, ?notes, ?tokens, fence, "a hold was broken");
         }
-        Ok(None) => info!(target: "tenure::audit", %client, ?about, ?name, "nobody held what was to be broken"),
-        // It may have been carried out all the same.
+        Ok(None) => info!(target: "tenure::audit", %client, ?about, ?name, "the lock to be broken was free"),
+        // It may have been carried out nevertheless.
         Err(error) => warn!(target: "tenure::audit", %client, ?about, ?name, %error, "a break has no known outcome"),
     }
 }

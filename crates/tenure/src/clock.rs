@@ -1,6 +1,6 @@
 //! The lease clock: the only time that leases are counted in. It runs on while the machine sleeps.
 //!
-//! Wall-clock time appears nowhere in lease arithmetic: an operator who sets the date changes no lease.
+//! Wall-clock time appears nowhere in lease arithmetic: setting the date changes no lease.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -169,7 +169,7 @@ fn suspend_aware() -> Option<tokio::net::unix::pipe::Receiver> {
 
 impl Timer {
     /// Resolves at `when` or a moment later; also earlier if it was armed for an earlier moment before. A caller that
-    /// looks at the clock saves the system call of arming it anew for every change.
+    /// looks at the clock saves the system call of arming it again for every change.
     pub(crate) async fn until(&mut self, when: Instant) {
         let left = when.since(self.clock.now());
         #[cfg(target_os = "linux")]

@@ -17,7 +17,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// What a driver or the system said, for [`source`](StdError::source). Shared, so that an [`Error`] can be cloned.
 pub type Source = Arc<dyn StdError + Send + Sync>;
 
-/// Everything that can go wrong. That somebody else has the lock is not among it: busy is a value.
+/// Everything that can go wrong. A busy lock is no error: busy is a value.
 ///
 /// Its text says all that is known, also what its [`source`](StdError::source) says: that is for programs that look at a driver's error.
 ///
@@ -162,7 +162,7 @@ pub enum Fault {
     Moving,
     /// Fewer replicas have acknowledged than were asked for.
     Replicas,
-    /// Too many nodes of a quorum have restarted of late.
+    /// Too many nodes of a quorum have restarted recently.
     Quarantine,
     /// The server is one of a cluster, and the URL is not that of a cluster.
     Clustered,
@@ -199,7 +199,7 @@ impl fmt::Display for Fault {
             Self::ReadOnly => "read-only",
             Self::Moving => "on its way to another server",
             Self::Replicas => "too few replicas",
-            Self::Quarantine => "too many nodes restarted of late",
+            Self::Quarantine => "too many nodes restarted recently",
             Self::Clustered => "a cluster's server; a URL with redis+cluster:// reaches all of it",
             Self::StoreBusy => "busy with other work",
             Self::OutOfMemory => "out of memory",
@@ -244,7 +244,7 @@ impl Error {
     }
 
     /// The same with what a driver or the system said, in [`Unavailable`](Self::Unavailable) and [`Backend`](Self::Backend). It must have
-    /// no secrets in its text and its `Debug`: whoever logs errors logs those.
+    /// no secrets in its text and its `Debug`: they may be logged.
     #[must_use]
     pub fn with_source(self, error: impl StdError + Send + Sync + 'static) -> Self {
         self.with_shared_source(Arc::new(error))

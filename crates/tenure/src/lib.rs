@@ -38,22 +38,22 @@
 #![cfg_attr(feature = "blocking", doc = "| [`blocking`] | all of it for threads |")]
 #![cfg_attr(feature = "testing", doc = "| [`testing`] | a store for your own tests: locks that are lost when the test says so |")]
 //!
-//! Locks run on a thread of the library's own: a blocked or ended runtime loses no lock, and any executor will do. Every
+//! Locks run on a thread of the library's own: a blocked or ended runtime loses no lock, and any executor works. Every
 //! acquire may be dropped at any point and leaves nothing behind.
 //!
 //! # What it is not
 //! A lock alone protects nothing outside of the store: a process can be paused between its last look at the clock and
-//! its write. What stops it then is the token, checked by the storage that is written to.
+//! its write. Only the token stops it then, checked by the storage that it writes to.
 //!
 //! # Which store
 //! | URL | shared by | a holder that dies is noticed | the store restarts or fails over |
 //! |---|---|---|---|
 //! | `memory:` | one process | – | – |
 //! | `sqlite:` | one machine | at once | holds go on |
-//! | `redis://host` | all who reach the server | after the lease | holds are lost unless persisted; tokens still grow |
+//! | `redis://host` | all clients that reach the server | after the lease | holds are lost unless persisted; tokens still grow |
 //! | `redis+sentinel://…` | the same | after the lease | holds that the new master has not got are lost; `sync=1` makes that rare |
 //! | `redis+cluster://…` | the same | after the lease | the same, per slot |
-//! | `quorum:a\|b\|c` | all who reach a majority | after the lease | one of three servers may be lost, two of five |
+//! | `quorum:a\|b\|c` | all clients that reach a majority | after the lease | one of three servers may be lost, two of five |
 //!
 //! [`Capabilities`](backend::Capabilities) says it in types. To carry locks on another store, implement
 //! [`Backend`](backend::Backend), give it a [URL scheme](store) and run the `conformance` suite on it.
@@ -173,14 +173,14 @@ pub use stats::{Histogram, Stats};
 ///
 /// | | |
 /// |---|---|
-/// | `key` | the name, as in `format!`: arguments may stand in it |
+/// | `key` | the name, as in `format!`: it may contain arguments |
 /// | `wait` | how long at most: `"5s"`, `"250ms"`; `"0s"` asks once; `"forever"` |
-/// | `busy` | what is returned if somebody else had the lock all the time; has to be said unless the wait is for ever |
+/// | `busy` | what is returned if the lock was busy all the time; required unless the wait is forever |
 /// | `locker` | where the locker is, `self.locker` for example; without it, the argument `locker` |
 /// | `guard` | another name for the guard inside |
 ///
 /// The function returns a `Result` whose error is made from [`Error`]: the store may be away, and the lock may be lost. The body is
-/// dropped the moment it is. What it has sent by then, only a [fence] stops.
+/// dropped the moment it is. Only a [fence] stops what it has sent by then.
 ///
 /// Arguments that the body does not move are dropped after the release, as those of a function are after its body: a transaction that is
 /// passed by value and not committed is rolled back without the lock.
@@ -197,7 +197,7 @@ pub use stats::{Histogram, Stats};
 /// ```
 /// ```compile_fail
 /// #[tenure::locked(key = "order", wait = "forever")]
-/// async fn pay(locker: &tenure::Locker) {} // whom would it tell that the lock is lost?
+/// async fn pay(locker: &tenure::Locker) {} // how would it report that the lock is lost?
 /// ```
 /// ```compile_fail
 /// #[tenure::locked(key = "order", wait = "forever")]
@@ -212,7 +212,7 @@ pub use tenure_macros::locked;
 
 /// Stores whose options are set in code, for [`Builder::connect_with`].
 ///
-/// A URL says the same for most: it fits into an environment variable. What it cannot say is here: a TLS configuration of your own,
+/// A URL says the same for most: it fits into an environment variable. Only these options have: a TLS configuration of your own,
 /// credentials that change while the program runs, the server of a client that you have.
 pub mod options {
     pub use crate::backends::memory::MemoryOptions;

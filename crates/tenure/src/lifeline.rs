@@ -1,4 +1,4 @@
-//! What tells others that this client lives, where a store has such a thing.
+//! The lifeline: it tells other clients that this client lives, where a store has one.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};

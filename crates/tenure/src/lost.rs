@@ -1,4 +1,4 @@
-//! [`Lost`]: the news that a hold is no more, and why.
+//! [`Lost`]: a hold is over, and why.
 
 use std::fmt;
 
@@ -33,7 +33,7 @@ pub enum LostReason {
     Expired,
     /// The store says that the hold is gone: broken by force, deleted, or lost in a restart.
     Revoked,
-    /// A fixed lease came to its end.
+    /// A fixed lease has ended.
     LeaseEnded,
     /// It was held longer than `max_hold` allows.
     MaxHold,

@@ -8,15 +8,15 @@ use std::fmt;
 pub enum Mode {
     /// By one owner alone.
     Exclusive,
-    /// By one owner alone, in the order in which they came: nobody is granted while another one is in line before it.
-    /// A place in line ends with its [waiter's lease](crate::backend::Claim::place_lease) unless its owner asks again.
+    /// By one owner alone, in order of arrival: an owner is not granted while another one is before it in the queue.
+    /// A queue position ends with its [waiter's lease](crate::backend::Claim::position_lease) unless its owner asks again.
     Fair,
-    /// Together with other readers. Refused while a writer is in line and others read, so that it comes to its turn.
+    /// Together with other readers. Refused while a writer waits and others read, so that the writer gets its turn.
     Read,
     /// By one owner alone, without readers. An owner that reads is as busy as any other.
     Write,
     /// As [`Read`](Self::Read), by an owner that holds it as [`Write`](Self::Write), under the same token: its hold becomes that
-    /// of a reader. Busy if it does not hold it (any more): it is never granted anew, because somebody may have written since.
+    /// of a reader. Busy if it does not hold it (any more): it is never granted again, because another owner may have written since.
     Downgrade,
     /// As so many of the name's permits.
     Permits {
@@ -27,7 +27,7 @@ pub enum Mode {
     },
     /// Holds nothing: sets how many permits there are. Never busy.
     Resize {
-        /// The new number. Permits that are held above it are not taken away, but nobody is granted any.
+        /// The new number. Permits that are held above it are not taken away, but none is granted.
         of: u32,
     },
     /// Holds nothing: sets the count of a latch. Busy while it has one.
@@ -35,11 +35,11 @@ pub enum Mode {
         /// The count.
         of: u32,
     },
-    /// Holds nothing: counts a latch down by one, once per owner, and wakes those who wait at zero. Never busy.
+    /// Holds nothing: counts a latch down by one, once per owner, and wakes the waiters at zero. Never busy.
     CountDown,
     /// Holds nothing: busy until the latch's count is zero, or there is no such latch.
     CountZero,
-    /// Holds nothing: removes a latch, which wakes all who wait for it. Never busy.
+    /// Holds nothing: removes a latch, which wakes all its waiters. Never busy.
     RemoveCount,
 }
 
@@ -56,16 +56,16 @@ impl Mode {
         if matches!(self, Self::Downgrade) { Self::Read } else { self }
     }
 
-    /// Whether it is worth while to ask again after a busy answer: what holds comes free, and a latch opens.
+    /// Whether asking again after a busy answer may help: a hold ends, and a latch opens.
     #[must_use]
     pub const fn waits(self) -> bool {
         (self.holds() && !matches!(self, Self::Downgrade)) || matches!(self, Self::CountZero)
     }
 
-    /// Whether a place in line is a reason to refuse others: then each store keeps one, it must be kept alive, and a
-    /// release gives it up.
+    /// Whether a queue position is a reason to refuse others. Then each store keeps one, its owner keeps it alive, and a
+    /// release ends it.
     #[must_use]
-    pub const fn keeps_place(self) -> bool {
+    pub const fn keeps_position(self) -> bool {
         matches!(self, Self::Fair | Self::Write)
     }
 
@@ -93,7 +93,7 @@ impl fmt::Display for Mode {
 pub enum Support {
     /// It does.
     Yes,
-    /// It does not, and why; empty if that is plain.
+    /// It does not, and why; empty if the reason is obvious.
     No(&'static str),
 }
 

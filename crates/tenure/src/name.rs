@@ -1,4 +1,4 @@
-//! What is locked, by whom, under which number: [`Resource`], [`OwnerId`] and [`Token`].
+//! The name of a lock, its owner and its token: [`Resource`], [`OwnerId`] and [`Token`].
 
 use std::fmt;
 use std::str::FromStr;

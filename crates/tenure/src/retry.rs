@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// How an unavailable store is asked again: a number of attempts in a row, with growing, jittered pauses between them.
 ///
-/// It applies to stores that cannot be reached or cannot serve now; waiting for a lock that somebody else holds is not
+/// It applies to stores that cannot be reached or cannot serve now; waiting for a busy lock is not
 /// a failed attempt. `try_lock` asks a second time at once (a connection may have gone stale) and then reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {

@@ -1,4 +1,4 @@
-//! Secrets that stand in files: passwords, and URLs with a password in them. A file keeps them out of the command line and
+//! Secrets in files: passwords, and URLs with a password in them. A file keeps them out of the command line and
 //! of the environment, which other users and programs may read.
 
 use std::fmt;
@@ -55,7 +55,7 @@ impl fmt::Debug for Secret {
 }
 
 /// Reads a secret from a file: all of it but one line end. A file that its group or others may write to is refused, because
-/// they could name another server; one that a group may read is as many services have it.
+/// they could name another server. A file that its group may read is accepted: many services need that.
 pub fn read(path: &Path) -> Result<Secret> {
     let what = format!("the file {}", path.display());
     let failed = |e: std::io::Error| refuse(&what, format!("cannot be read: {e}"));

@@ -1,6 +1,6 @@
 //! [`Hub`] and [`Signal`]: many waiters, one subscription.
 //!
-//! A backend owns one hub. What wakes waiters (a push, a pipe, a local release) calls [`Hub::fire`]; a backend
+//! A backend owns one hub. Code that wakes waiters (a push, a pipe, a local release) calls [`Hub::fire`]; a backend
 //! that must tell its server what it listens to learns the first and the last listener of a key.
 
 use std::collections::HashMap;

@@ -35,7 +35,7 @@ use crate::error::{Error, Fault, Result};
 use crate::locker::{Builder, Locker};
 use crate::name::{ClientId, Resource};
 
-/// A store for tests: in memory, with time that a test may move, and with faults at its word.
+/// A store for tests: in memory, with time and faults that a test controls.
 #[derive(Debug, Clone)]
 pub struct TestStore {
     memory: Arc<Memory>,
@@ -64,7 +64,7 @@ impl TestStore {
         Self { memory, clock, away: Arc::default(), still: Arc::default() }
     }
 
-    /// A locker of this store, as a process of its own has one. It lives on the current runtime, and in its time.
+    /// A locker of this store, as a process of its own has one. It uses the current runtime and its clock.
     pub fn locker(&self) -> Result<Locker> {
         self.locker_with(Locker::builder())
     }
@@ -82,18 +82,18 @@ impl TestStore {
         builder.clock(self.clock.clone()).runtime(runtime).backend_of(store, id)
     }
 
-    /// Takes a lock from whoever holds it, as an operator's `break` does: the holder is told at once. False if nobody held it.
+    /// Takes a lock from its holder, as an operator's `break` does: the holder is told at once. False if it was free.
     pub async fn lose(&self, name: impl AsRef<str>) -> Result<bool> {
         Ok(self.memory.break_hold(&Resource::new(name.as_ref())?).await?.is_some())
     }
 
-    /// From now on the store answers nobody, until [`come_back`](Self::come_back): calls fail as those to a server that is down. Holds
+    /// From now on the store answers no call, until [`come_back`](Self::come_back): calls fail as those to a server that is down. Holds
     /// are lost at their deadlines.
     pub fn go_away(&self) {
         self.away.store(true, Ordering::SeqCst);
     }
 
-    /// The store answers again, and still knows what it knew.
+    /// The store answers again, and has kept its data.
     pub fn come_back(&self) {
         self.away.store(false, Ordering::SeqCst);
     }
@@ -102,7 +102,7 @@ impl TestStore {
     /// renewed. All others go on. Longer than a lease, and its locks are lost, and may be others' by then. Dropped, the pause is over.
     ///
     /// # Panics
-    /// If the locker is not one of this store: a test that stops nobody would show nothing.
+    /// If the locker is not one of this store: a test that stops no locker would show nothing.
     pub async fn stand_still(&self, locker: &Locker, pause: Duration) {
         let stop = self.still.lock().unwrap_or_else(PoisonError::into_inner).get(&locker.client_id()).cloned();
         let stop = stop.expect("a locker of this store");

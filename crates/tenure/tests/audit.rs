@@ -1,4 +1,4 @@
-//! Every break leaves an event under `tenure::audit`, whoever asks for it.
+//! Every break leaves an event under `tenure::audit`, whichever API asks for it.
 
 use tenure::Locker;
 use tenure_testkit::log::Log;
@@ -55,7 +55,7 @@ fn every_kind_of_lock_and_a_break_of_nothing_are_told_of() {
         Ok(())
     });
     assert_eq!(events.len(), 3, "{events:?}");
-    assert!(events[2].contains("nobody held") && events[2].contains("name=\"c\""), "{events:?}");
+    assert!(events[2].contains("was free") && events[2].contains("name=\"c\""), "{events:?}");
 }
 
 #[test]

@@ -267,7 +267,7 @@ fn every_scheme_is_tested() {
     assert_eq!(tested, known, "a scheme without a line here, or a line without a scheme");
 }
 
-/// After the whole suite: what is there may outlive its use, but not for ever.
+/// After the whole suite: what is there may outlive its use, but not forever.
 fn no_key_is_left_for_ever() {
     let left = tenure_testkit::server::keys_for_ever();
     assert!(left.is_empty(), "keys that would stay for ever: {left:?}");

@@ -1,4 +1,4 @@
-//! What the engine promises whatever the store: time, executors, drops, limits, what it tells of itself.
+//! What the engine promises on any store: time, executors, drops, limits, statistics.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -58,7 +58,7 @@ async fn a_lease_begins_when_the_question_is_sent() {
 }
 
 #[test]
-fn those_in_line_hear_that_the_runtime_has_ended() {
+fn those_in_the_queue_hear_that_the_runtime_has_ended() {
     let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let (theirs, mine) = (runtime(), runtime());
     mine.block_on(async {
@@ -117,7 +117,7 @@ fn who_drops_a_waker_may_drop_another_guard_with_it() {
     let first = runtime.block_on(locker.mutex("a").lock()).expect("locked");
     let (told, ended) = std::sync::mpsc::channel();
     let mutex = locker.mutex("a");
-    // One stands in line so that tokens are reserved, and the hold can be handed over.
+    // One stands in the queue so that tokens are reserved, and the hold can be handed over.
     let next = runtime.spawn(mutex.lock());
     while locker.stats().waiting < 1 {
         std::thread::yield_now();
@@ -125,7 +125,7 @@ fn who_drops_a_waker_may_drop_another_guard_with_it() {
     runtime.block_on(first.release()).expect("given back");
     let second = runtime.block_on(next).expect("no panic").expect("locked");
     let other = runtime.block_on(locker.mutex("b").lock()).expect("locked");
-    // Gone half-way: its waker is still in line, and all that keeps the other guard.
+    // Gone half-way: its waker is still in the queue, and all that keeps the other guard.
     let mut gone = Box::pin(locker.mutex("a").lock());
     let task = Arc::new(Kept(other));
     let (kept, waker) = (Arc::downgrade(&task), Waker::from(task));
@@ -148,7 +148,7 @@ async fn the_second_call_of_an_owner_hears_that_the_locker_closes() {
     let _busy = locker.mutex("a").lock().await.expect("locked");
     let owner = tenure::Owner::new();
     let mutex = locker.mutex("a").owner(&owner);
-    // The first one stands still for ever.
+    // The first one stands still forever.
     let mut first = Box::pin(mutex.lock());
     assert!(begin(&mut first).await);
     let (second, bounded) = (tokio::spawn(mutex.lock()), tokio::spawn(mutex.try_lock_for(Duration::from_secs(60))));

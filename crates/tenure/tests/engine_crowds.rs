@@ -1,5 +1,5 @@
-//! What the engine promises when many are under way at once: one answer for all, no stale error, no hold lost for another's sake,
-//! and a turn for everybody. On a paused clock.
+//! What the engine promises when many calls are under way at once: one answer for all, no stale error, no hold lost because of
+//! others, and a turn for every caller. On a paused clock.
 
 mod engine_crowds_cases {
     mod closing;

@@ -1,4 +1,4 @@
-//! Fences on whatever comes in: any order of writes, any text.
+//! Fences on any input: any order of writes, any text.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Fences at the storage: nothing that comes too late is written, whatever the storage is.
+//! Fences at the storage: no late write is accepted, on any storage.
 
 mod fence_cases {
     pub(crate) mod file;

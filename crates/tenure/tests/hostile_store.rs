@@ -1,4 +1,4 @@
-//! What the engine does when the store hangs, answers late or says no in the wrong moment.
+//! What the engine does when the store hangs, answers late or refuses at the wrong moment.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{self, Arc};
@@ -104,7 +104,7 @@ async fn a_subscription_that_hangs_does_not_outlast_the_callers_patience() {
         let (locker, other) = (store.locker(), store.locker());
         let held = other.mutex("a").lock().await.expect("locked");
         store.moody.watch_hangs.store(true, Ordering::SeqCst);
-        // One in line subscribes before it asks, where that costs no round trip.
+        // One in the queue subscribes before it asks, where that costs no round trip.
         let mutex = if watch_first { locker.mutex("a").fair() } else { locker.mutex("a") };
         let before = Instant::now();
         let answer = mutex.try_lock_for(Duration::from_millis(100)).await;

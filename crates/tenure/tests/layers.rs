@@ -1,4 +1,4 @@
-//! Dependencies point one way: a module uses only what stands below it. This reads the paths in the sources and says so.
+//! Dependencies point one way: a module uses only modules below it. This reads the paths in the sources and checks it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -52,7 +52,10 @@ fn main() {
         if store.name == "redis_plain" {
             continue;
         }
-        add("half_of_a_thousand_in_line_are_killed_and_the_rest_served_in_order", half_of_a_thousand_in_line_are_killed);
+        add(
+            "half_of_a_thousand_in_the_queue_are_killed_and_the_rest_served_in_order",
+            half_of_a_thousand_in_the_queue_are_killed,
+        );
         add("a_killed_reader_frees_the_writer", a_killed_reader_frees_the_writer);
         add("permits_of_a_killed_process_come_back", permits_of_a_killed_process_come_back);
     }
@@ -73,7 +76,7 @@ fn play(role: &str) {
         let locker = Locker::connect(&args[0]).await.expect("connected");
         match role {
             "hold" => hold(&locker).await,
-            "line" => stand_in_line(&locker, args[1].parse().expect("a number")).await,
+            "queue" => stand_in_the_queue(&locker, args[1].parse().expect("a number")).await,
             "read" => say_and_hold(locker.rwlock("L").read().await).await,
             "permits" => say_and_hold(locker.semaphore("L", 3).acquire_many(2).await).await,
             "count" => count(&locker, Path::new(&args[1])).await,
@@ -105,8 +108,8 @@ async fn say_and_hold(guard: tenure::Result<tenure::Guard>) {
     std::future::pending::<()>().await;
 }
 
-/// Stands in the line of a fair lock many times, and says when each was served.
-async fn stand_in_line(locker: &Locker, times: usize) {
+/// Waits in the queue of a fair lock many times, and says when each was served.
+async fn stand_in_the_queue(locker: &Locker, times: usize) {
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..times {
         let lock = locker.mutex("L").fair().lock();
@@ -228,18 +231,18 @@ fn processes_killed_at_any_point_block_nobody(store: Opened) {
     last.line().parse::<u64>().expect("a token");
 }
 
-fn half_of_a_thousand_in_line_are_killed(store: Opened) {
-    // Long enough for a busy machine on which hundreds of other processes start: a place that lapses is one at the end of the line.
+fn half_of_a_thousand_in_the_queue_are_killed(store: Opened) {
+    // Long enough for a busy machine on which hundreds of other processes start: a position that lapses is one at the end of the queue.
     let url = format!("{}&lease=10s", store.url);
     let locker = block_on(Locker::connect(&url)).expect("connected");
     let held = block_on(locker.mutex("L").fair().lease(Duration::from_secs(300)).lock()).expect("locked");
-    let mut players: Vec<Player> = (0..10).map(|_| Player::start("line", &url, &["100"])).collect();
-    let in_line = || block_on(locker.mutex("L").inspect()).expect("inspected").line;
-    eventually("a thousand are in line", || in_line().len() == 1000);
-    let line = in_line();
-    // Whoever they are: their hundred places are spread over the whole line.
+    let mut players: Vec<Player> = (0..10).map(|_| Player::start("queue", &url, &["100"])).collect();
+    let queued = || block_on(locker.mutex("L").inspect()).expect("inspected").queue;
+    eventually("a thousand are in the queue", || queued().len() == 1000);
+    let queue = queued();
+    // Any of them: the hundred positions of each are spread over the whole queue.
     for _ in 0..5 {
-        players.remove(line.len() % players.len()).kill();
+        players.remove(queue.len() % players.len()).kill();
     }
     let start = std::time::Instant::now();
     block_on(held.release()).expect("given back");
@@ -254,7 +257,7 @@ fn half_of_a_thousand_in_line_are_killed(store: Opened) {
     let took = start.elapsed();
     served.sort();
     let order: Vec<&str> = served.iter().map(|(_, owner)| &**owner).collect();
-    let due: Vec<&str> = line.iter().map(String::as_str).filter(|owner| order.contains(owner)).collect();
+    let due: Vec<&str> = queue.iter().map(String::as_str).filter(|owner| order.contains(owner)).collect();
     assert_eq!((order.len(), order == due), (500, true), "in the order in which they came");
     println!("500 of 1000 were dead, the others were served in {took:?}");
     // One lease for all of the dead together; added up it would be 5000 s.

@@ -1,4 +1,4 @@
-//! Names, owners, tokens, durations, URLs and lease arithmetic, on whatever comes in.
+//! Names, owners, tokens, durations, URLs and lease arithmetic, on any input.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! One lock made of several independent Redis servers, under real faults: of servers, of ways to them and of clocks.
+//! One lock made of several independent Redis servers, under real faults: of servers, of networks and of clocks.
 
 mod quorum_cases {
     pub(crate) mod away;

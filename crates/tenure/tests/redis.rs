@@ -63,16 +63,16 @@ fn main() {
             owners_of_permits_that_are_gone_are_forgotten
             permits_of_which_one_was_taken_for_lapsed_are_gone_as_a_whole
             a_short_wait_to_write_does_not_end_the_mark_of_a_long_one
-            whose_turn_it_is_goes_with_the_last_writer_in_line
+            whose_turn_it_is_goes_with_the_last_writer_in_the_queue
             a_mark_of_a_version_before_is_heeded_after_one_reader
             a_clock_that_is_set_back_costs_readers_one_grace
             dead_readers_do_not_pile_up_among_many
             a_line_with_other_members_than_its_deadlines_repairs_itself
             a_user_without_rights_ends_nobodys_read_lock
-            golden_vector_4_a_line_of_owners_and_their_deadlines
-            golden_vector_5_an_expired_lock_belongs_to_the_first_in_line
-            golden_vector_6_a_release_tells_the_first_in_line_alone
-            golden_vector_7_who_gives_up_costs_nobody_a_place
+            golden_vector_4_a_queue_of_owners_and_their_deadlines
+            golden_vector_5_an_expired_lock_belongs_to_the_first_in_the_queue
+            golden_vector_6_a_release_tells_the_first_in_the_queue_alone
+            golden_vector_7_who_gives_up_costs_nobody_a_position
             golden_vector_8_a_lost_list_or_set_repairs_itself
             golden_vector_9_readers_share_and_a_writer_waits_for_all
             golden_vector_10_the_last_reader_tells_and_the_others_lower_the_time
@@ -124,13 +124,13 @@ fn main() {
             many_names_of_all_kinds_are_given_back
             a_name_with_a_tag_of_its_own_does_for_all_kinds;
         Redis:
-            those_in_line_come_to_their_turn_without_any_release
-            a_long_line_is_served_in_order
-            short_waits_leave_the_line_as_it_was
-            a_pause_of_the_server_leaves_no_place_in_line
-            a_break_calls_the_first_in_line
+            those_in_the_queue_come_to_their_turn_without_any_release
+            a_long_queue_is_served_in_order
+            short_waits_leave_the_queue_as_it_was
+            a_pause_of_the_server_leaves_no_queue_position
+            a_break_calls_the_first_in_the_queue
             a_fair_hold_is_nested_shown_and_taken_again
-            a_prefix_is_part_of_the_names_of_a_line;
+            a_prefix_is_part_of_the_names_of_a_queue;
         Redis:
             a_writer_waits_for_the_longest_lease_of_the_readers
             readers_come_in_when_a_writers_lease_ends
@@ -148,7 +148,7 @@ fn main() {
             waiting_costs_a_command_per_poll_at_most
             several_names_are_locked_in_one_round_trip
             writers_that_wait_do_not_wake_each_other
-            a_thousand_in_line_are_served_in_order_for_three_commands_each
+            a_thousand_in_the_queue_are_served_in_order_for_three_commands_each
             a_head_that_is_dead_is_not_asked_about_all_the_time;
         Redis:
             a_key_of_another_type_is_named

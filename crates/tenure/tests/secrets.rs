@@ -1,4 +1,4 @@
-//! A password is in no error, no `Debug` and no log, however badly it is written into a URL; and it can stand in a file.
+//! A password is in no error, no `Debug` and no log, however badly it is written into a URL; and it can be in a file.
 
 #[path = "stores/toy.rs"]
 mod toy;

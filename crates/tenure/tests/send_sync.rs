@@ -1,4 +1,4 @@
-//! What may go from thread to thread, and be shared by them. A line that goes is a promise that is broken.
+//! Which types are `Send` and `Sync`. To delete a line here breaks a promise.
 
 use std::fmt::Debug;
 

@@ -1,4 +1,4 @@
-//! What the engine does with holds that are shared, changed or waited for in a line, on a paused clock.
+//! What the engine does with holds that are shared, changed or waited for in a queue, on a paused clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -125,7 +125,7 @@ async fn readers_do_not_wait_for_each_other_nor_for_one_who_waits_to_write_elsew
     assert_eq!(locker.stats().holding, 100);
     let writer = tokio::spawn(lock.write());
     waiting(&locker, 1).await;
-    assert!(lock.try_read().await.expect("asked").is_none(), "a writer is in line");
+    assert!(lock.try_read().await.expect("asked").is_none(), "a writer is in the queue");
     writer.abort();
     while lock.try_read().await.expect("asked").is_none() {
         tokio::time::sleep(Duration::from_millis(1)).await;

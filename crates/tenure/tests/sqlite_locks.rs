@@ -6,8 +6,8 @@ mod sqlite_cases {
     mod boots;
     mod clients;
     mod deaths;
-    mod lines;
     mod locks;
     mod opening;
+    mod queues;
     mod rows;
 }

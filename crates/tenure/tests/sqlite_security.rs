@@ -1,4 +1,4 @@
-//! The embedded store among users, files and directories that mean no good.
+//! The embedded store among hostile users, files and directories.
 
 mod sqlite_cases {
     pub(crate) mod common;

@@ -1,4 +1,4 @@
-//! A holder that is stopped after its last look at the lock, for longer than its lease, and then writes without looking again: two
+//! A holder that is stopped after its last look at the lock, for longer than its lease, and then writes without another check: two
 //! hundred times in a row. Each write goes to a fenced row and to one without a fence, so that one run shows both.
 
 use std::io::BufRead;

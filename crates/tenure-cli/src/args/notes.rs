@@ -18,19 +18,19 @@ interactive shell) are out of reach: only the token stops them. So are those tha
 programs) under a tenure that is not root's, which is said as soon as it is known; --no-new-privs keeps a program from that. With \
 --cgroup all of them get SIGKILL with the group.
 
-TENURE_URL and TENURE_URL_FILE are taken out of the program's environment, for the URL may hold a password; --pass-url \
+TENURE_URL and TENURE_URL_FILE are taken out of the program's environment, because the URL may hold a password; --pass-url \
 leaves them there.
 
-With --wait, a store that cannot be reached is tried again for as long; without it, that is reported at once.
+With --wait, a store that cannot be reached is tried again for so long; without it, that is reported at once.
 
 Exit status:
   N      the program's own
   128+N  the program died of signal N, or tenure was interrupted by it while it waited
   2      wrong usage
   69     the store cannot be reached, or refuses
-  75     somebody else has the lock, or no permit is free (or what --busy-code says)
+  75     the lock is busy, or no permit is free (or what --busy-code says)
   76     the lock was lost, or held for longer than --max-hold, and the program was stopped
-  77     the same, but a part of the program runs on as another user, whom tenure may not stop
+  77     the same, but a part of the program runs on as another user, which tenure may not stop
   126    the program cannot be executed
   127    the program was not found
 
@@ -45,7 +45,7 @@ Examples:
 
 pub(super) const ELECT_NOTES: &str = "\
 The program finds what it finds under tenure run, and TENURE_TERM: the fencing token of this leadership, larger than that \
-of every leader before. Hand it to whatever the program writes to.
+of every leader before. Pass it to every storage that the program writes to.
 
 If leadership is lost, the program is stopped as under tenure run, and the campaign goes on: the program may be started \
 again. It also goes on while the store is away; with --wait it begins when the store is there. When the program ends by itself, leadership is resigned and tenure ends \
@@ -61,7 +61,7 @@ Exit status:
   2      wrong usage
   69     the store could not be reached at the start, or refuses
   76     leadership was lost unnoticed before the program ended
-  77     leadership was lost, and a part of the program runs on as another user, whom tenure may not stop
+  77     leadership was lost, and a part of the program runs on as another user, which tenure may not stop
   126    the program cannot be executed
   127    the program was not found
 

@@ -39,7 +39,7 @@ pub(crate) async fn break_hold(store: &Store, name: &Resource, json: bool) -> Re
         output::print_json(&BrokenJson { name: name.as_str(), broken: broken.is_some(), holders, fence, by })?;
     }
     let Some(broken) = broken else {
-        return Err(Failure::new(exit::FAILED, format!("nobody holds {name}")));
+        return Err(Failure::new(exit::FAILED, format!("{name} is free")));
     };
     if !json {
         output::print(&told(name, &broken))?;

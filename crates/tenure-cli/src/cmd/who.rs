@@ -20,7 +20,7 @@ pub(crate) async fn who(store: &Store, name: &Resource, json: bool) -> Result<u8
         output::print_json(&StateJson::new(&state))?;
         return Ok(0);
     }
-    let more = states::line(&state) + &nodes::table(&state);
+    let more = states::queue(&state) + &nodes::table(&state);
     let told = if state.holders.is_empty() { states::idle(&state) } else { states::table(&[state]) };
     output::print(&(told + &more))?;
     Ok(0)

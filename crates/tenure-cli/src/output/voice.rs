@@ -1,5 +1,5 @@
-//! Words on stderr. Whoever supervises a program speaks through a thread of its own: a stderr that nobody reads (a full
-//! pipe, a terminal after Ctrl-S) must not hold up what stops the program.
+//! Messages on stderr. While a program is supervised, a thread of its own writes them: a blocked stderr (a full
+//! pipe, a terminal after Ctrl-S) must not delay what stops the program.
 
 use std::io::Write;
 use std::sync::OnceLock;
@@ -12,7 +12,7 @@ use nix::sys::signal::{SigSet, Signal};
 /// How many words may wait to be read. What comes on top is dropped, and counted.
 const WAITING: usize = 256;
 
-/// How long the end of the process waits for a stderr that nobody reads.
+/// How long the end of the process waits for a blocked stderr.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 static VOICE: OnceLock<Voice> = OnceLock::new();
@@ -65,7 +65,7 @@ fn speak(inbox: &Receiver<Word>) {
         }
         let dropped = VOICE.get().map_or(0, |voice| voice.dropped.swap(0, Ordering::Relaxed));
         if dropped > 0 {
-            put(&format!("tenure: {dropped} messages were dropped: nobody was reading them\n"));
+            put(&format!("tenure: {dropped} messages were dropped: stderr was blocked\n"));
         }
     }
 }

@@ -58,7 +58,7 @@ fn on_redis(testbed: &Testbed) -> Result<Outcome> {
 
 fn on_sqlite(testbed: &Testbed) -> Result<Outcome> {
     let url = format!("sqlite:{}", testbed.file("locks.db").display());
-    let freed = freed_after(testbed, &tenure(url, LEASE), stands_in_line)?;
+    let freed = freed_after(testbed, &tenure(url, LEASE), stands_in_the_queue)?;
     told(testbed, freed, "the kernel tells of the death: free", LEASE / 2)
 }
 
@@ -68,10 +68,10 @@ fn has_asked(testbed: &Testbed, _: &mut Actor, b: &mut Actor, lock: &LockSpec) -
     testbed.let_wait(b, lock, PATIENCE)
 }
 
-/// A file hears no requests, but knows who waits.
-fn stands_in_line(testbed: &Testbed, a: &mut Actor, b: &mut Actor, lock: &LockSpec) -> Result<()> {
+/// A file counts no requests, but knows the waiters.
+fn stands_in_the_queue(testbed: &Testbed, a: &mut Actor, b: &mut Actor, lock: &LockSpec) -> Result<()> {
     b.begin_to_take(lock, PATIENCE)?;
-    testbed.until("B stands in line", || Ok(a.waiters(lock)? == 1))
+    testbed.until("B stands in the queue", || Ok(a.waiters(lock)? == 1))
 }
 
 /// How long after the holder's death another one was granted the lock, which had begun to wait before.

@@ -1,4 +1,4 @@
-//! A master dies with a lock that its replica has not heard of.
+//! A master dies with a lock that its replica did not get.
 
 use std::time::Duration;
 

@@ -31,7 +31,7 @@ pub(crate) static STORY: Story = Story {
         Way { kind: Kind::Naive, how: "1000 clients ask every 100 ms", play: naive },
         Way { kind: Kind::Usual, how: "1000 clients listen to the lock's channel", play: told_by_a_channel },
         Way { kind: Kind::Tenure, how: "Mutex: 4 clients with 250 tasks each", play: with_tenure },
-        Way { kind: Kind::Tenure, how: "Mutex::fair: 1000 clients in line", play: in_line },
+        Way { kind: Kind::Tenure, how: "Mutex::fair: 1000 clients in the queue", play: queued },
     ],
 };
 
@@ -62,10 +62,11 @@ fn with_tenure(testbed: &Testbed) -> Result<Outcome> {
     told(testbed, verdict, "a sale costs a handful of requests, however many tasks wait", !requests.is_at_least(9))
 }
 
-fn in_line(testbed: &Testbed) -> Result<Outcome> {
-    let Cost { requests, took } = cost_of_sales(testbed, |server| Strategy::InLine { url: server.url("") })?;
-    let verdict =
-        format!("{requests} requests for each sale: three wake the next one alone, the rest keep places in line; {took} for all");
+fn queued(testbed: &Testbed) -> Result<Outcome> {
+    let Cost { requests, took } = cost_of_sales(testbed, |server| Strategy::Queues { url: server.url("") })?;
+    let verdict = format!(
+        "{requests} requests for each sale: three wake the next one alone, the rest keep queue positions; {took} for all"
+    );
     told(testbed, verdict, "a sale costs less than a hundred requests, with a thousand clients", !requests.is_at_least(100))
 }
 
@@ -74,7 +75,7 @@ fn cost_of_sales(testbed: &Testbed, strategy: impl Fn(&Server) -> Strategy) -> R
     let mut first = testbed.actor("A")?;
     let lock = match strategy(&server) {
         Strategy::Tenure { url } => Some(tenure(url, LEASE)),
-        Strategy::InLine { url } => Some(tenure_fair(url, LEASE)),
+        Strategy::Queues { url } => Some(tenure_fair(url, LEASE)),
         Strategy::Polls { .. } | Strategy::Listens { .. } => None,
     };
     let held = match &lock {
@@ -108,7 +109,7 @@ fn cost_of_sales(testbed: &Testbed, strategy: impl Fn(&Server) -> Strategy) -> R
     Ok(Cost { requests: Ratio::new(requests, UNITS), took: duration::show(took) })
 }
 
-/// Waits until all have arranged to be woken. Those in line go on asking for their places, 200 times a second together.
+/// Waits until all have arranged to be woken. Waiters in the queue go on asking to keep their positions, 200 times a second together.
 fn settled(testbed: &Testbed) -> Result<()> {
     testbed.until_at_most(PATIENCE, "all have arranged to be woken", || {
         let before = testbed.requests()?;

@@ -1,4 +1,4 @@
-//! A lock that is evicted for want of memory, or lost in a restart without data.
+//! A lock that is evicted because memory is short, or lost in a restart without data.
 
 use std::time::Duration;
 

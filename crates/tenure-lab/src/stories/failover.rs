@@ -1,4 +1,4 @@
-//! A scene that two stories share: a master dies before its replica has heard of the last grant, and the replica takes over.
+//! A scene that two stories share: a master dies before its replica has got the last grant, and the replica takes over.
 
 use std::rc::Rc;
 
@@ -69,7 +69,7 @@ fn says(server: &Server, word: &str) -> Result<bool> {
     Ok(server.ask::<String>(&["INFO", "replication"])?.lines().any(|line| line == word))
 }
 
-/// What has become of two who were both granted the lock.
+/// What became of two clients that were both granted the lock.
 pub(super) struct Both {
     pub(super) a: Actor,
     pub(super) b: Actor,

@@ -14,7 +14,7 @@ use crate::virtual_address::HasPort;
 /// How long A's lock lasts, in milliseconds as Redis has it.
 pub(super) const TTL: &str = "600";
 pub(super) const LEASE: Duration = Duration::from_millis(600);
-/// For B and C, who are in no hurry.
+/// For B and C, which may wait long.
 pub(super) const LONG: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(5);
 

@@ -1,11 +1,11 @@
-//! All stories. To add one: a file `fNN.rs` with a [`Story`], and a line here; its test, its place in `tenure lab ls`, in the
-//! completions and on the page come by themselves.
+//! All stories. To add one: a file `fNN.rs` with a [`Story`], and a line here; its test, its row in `tenure lab ls`, in the
+//! completions and on the page need no further code.
 //!
 //! A way is a function of a [`Testbed`](crate::testbed::Testbed): it starts servers and actors, tells the actors what to do step by
-//! step, and returns an [`Outcome`](crate::story::Outcome): a line for people, and what must be so. Numbers and timeline are
+//! step, and returns an [`Outcome`](crate::story::Outcome): a line to read, and the claims to check. Numbers and timeline are
 //! taken from the testbed. The naive ways send their commands by hand ([`Actor::redis`](crate::actor::Actor::redis)); an actor
-//! that has to do something new gets a [`Request`](crate::protocol::Request) for it. Nothing is left to luck: what a step needs is
-//! waited for by asking ([`Testbed::until`](crate::testbed::Testbed::until)).
+//! that has to do something new gets a [`Request`](crate::protocol::Request) for it. Nothing depends on timing: a step waits for
+//! its condition by polling ([`Testbed::until`](crate::testbed::Testbed::until)).
 
 mod both_write;
 mod f01;

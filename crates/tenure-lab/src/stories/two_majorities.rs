@@ -15,7 +15,7 @@ use crate::virtual_address::{HasPort, VirtualAddress};
 
 /// The node that forgets.
 pub(super) const C: usize = 2;
-/// Whom A reaches, and whom B reaches: the network has seen better days.
+/// Which servers A reaches, and which B reaches: the network is split.
 const OF_A: [usize; 3] = [0, 1, C];
 const OF_B: [usize; 3] = [C, 3, 4];
 

@@ -14,7 +14,7 @@ pub struct Capabilities {
     pub backend: &'static str,
     /// How far its locks reach.
     pub reach: Reach,
-    /// How many stores it is made of: 1 for a store that is one.
+    /// How many stores it is made of; 1 unless it is a quorum.
     pub nodes: u32,
     /// What it carries besides exclusive locks, and why not the rest. The engine asks for no other mode.
     pub modes: Modes,
@@ -60,7 +60,7 @@ pub(crate) const LOCAL: Capabilities = Capabilities {
 };
 
 impl Capabilities {
-    /// A store that reaches all who connect, carries exclusive locks alone, and promises nothing. Set the fields of what it has beside that.
+    /// A store for all clients that connect, with exclusive locks alone and no promises. Set the fields of what it has beside that.
     #[must_use]
     pub const fn new(backend: &'static str) -> Self {
         Self {
@@ -76,7 +76,7 @@ impl Capabilities {
         }
     }
 
-    /// Refuses a mode that the store does not carry, and says why where that is not plain.
+    /// Refuses a mode that the store does not carry, and says why where that is not obvious.
     pub fn refuse(&self, mode: Mode) -> Result<()> {
         match self.modes.support(mode) {
             Support::Yes => Ok(()),
@@ -163,7 +163,7 @@ pub struct Safety {
     pub store_restart: Survival,
     /// The store's machine loses power.
     pub power_loss: Survival,
-    /// A replica takes the place of the server that granted the lock.
+    /// A replica replaces the server that granted the lock.
     pub failover: Survival,
     /// The store's wall clock is set.
     pub clock_jump: Survival,

@@ -9,15 +9,15 @@
 //! - A verb that returns `Err` has an **unknown** outcome. It is neither success nor failure; the engine asks again,
 //!   or releases, under the same owner. A verb that panics has returned such an error.
 //! - A backend never sleeps to wait for a lock, never retries by itself for longer than one reconnect, and spawns no task per lock. (A
-//!   quorum gives back the votes that did not come to a lock.)
+//!   quorum gives back the votes that did not make a lock.)
 //! - A call is polled by the caller's task, within the locker's runtime. That task may stop polling for any time without dropping the
-//!   call. So a call keeps nothing across an await that another call needs, a renewal above all: what many share (a connection that is
-//!   being made) belongs into a task of its own.
+//!   call. So a call keeps nothing across an await that another call needs, above all a renewal. What many calls share (a connection that is
+//!   being made) belongs in a task of its own.
 //! - Calls may be dropped at any await point and may overlap. The engine does not start a verb for an owner while an
-//!   `acquire` of the same owner is under way, but for renewals of a hold that is being changed ([`Mode::Downgrade`]): one of the
-//!   writer may arrive when it reads already. The reader's lease is never longer than the writer's.
+//!   `acquire` of the same owner is under way, except renewals of a hold that is being changed ([`Mode::Downgrade`]): a renewal of the
+//!   writer may arrive when it is already a reader. The reader's lease is never longer than the writer's.
 //! - A mode that [`Capabilities::modes`] refuses, a block of tokens where there are none, a lease that [`Capabilities::leases`]
-//!   does not fit and more claims than [`Capabilities::batch`] are not asked for: the engine knows before.
+//!   does not fit and more claims than [`Capabilities::batch`] are not asked for: the engine checks before.
 //!
 //! Beside it: [`Capabilities`] (what a store promises), [`State`] (what it shows), [`Voter`] (what it answers as one of several),
 //! [`Layer`] (a store made of another one) and [`Opened`] (what opening a store gives).
@@ -127,7 +127,7 @@ impl Claim {
 
     /// How long a queue position outlives the last question of its owner: the lease, within 1 s and 30 s.
     #[must_use]
-    pub fn place_lease(&self) -> Duration {
+    pub fn position_lease(&self) -> Duration {
         self.lease.clamp(Duration::from_secs(1), Duration::from_secs(30))
     }
 
@@ -200,7 +200,7 @@ pub enum Renewal {
         /// Counted from before the request was sent.
         valid_for: Duration,
     },
-    /// The hold is no more: expired, broken, or lost by the store.
+    /// The hold is over: expired, broken, or lost by the store.
     Gone,
     /// Neither is known of this hold, unlike of others in the same call, and why.
     Unknown(Fault),

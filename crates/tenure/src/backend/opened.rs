@@ -23,7 +23,7 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// A store that is nothing but a backend.
+    /// A store that is only a backend.
     #[must_use]
     pub fn new(backend: Arc<dyn Backend>) -> Self {
         Self { backend, voter: None, nodes: None, losses: None, lifeline: Lifeline::default() }

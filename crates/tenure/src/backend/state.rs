@@ -17,7 +17,7 @@ pub struct State {
     /// How many wait, as far as the store sees: owners or client processes. `None` if it does not.
     pub waiting: Option<u32>,
     /// The queue of a fair lock, as the store writes its owners, the next one first.
-    pub line: Vec<String>,
+    pub queue: Vec<String>,
     /// The permits, if there is a number of them.
     pub permits: Option<Permits>,
     /// The count of a latch, if there is one.
@@ -36,7 +36,7 @@ impl State {
             resource,
             holders: Vec::new(),
             waiting: None,
-            line: Vec::new(),
+            queue: Vec::new(),
             permits: None,
             count: None,
             fence: None,

@@ -69,7 +69,7 @@ pub(crate) fn decide<O: PartialEq>(
         Mode::Downgrade => false,
         Mode::Fair => holds.is_empty() && first_queued(queue).is_none_or(|first| first == me),
         Mode::Read => {
-            // A queued writer comes first, or readers that come and go would keep it out for ever. So it does while it is on its way
+            // A queued writer comes first, or readers that come and go would keep it out forever. So it does while it is on its way
             // to a free lock: nearer readers would always be first.
             let may_pass = holds.is_empty() && !writers_turn;
             holds.iter().all(|(_, mode)| *mode == Mode::Read) && (may_pass || !has_writer(me, queue))

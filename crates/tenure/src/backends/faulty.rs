@@ -1,6 +1,6 @@
 //! A layer that breaks things on purpose: lost requests, lost replies, delays, missed notifications.
 //!
-//! A backend that passes the suite through it has idempotent verbs. An engine that does never takes "unknown" for an answer.
+//! A backend that passes the suite through it has idempotent verbs. An engine that passes it never takes "unknown" for an answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -16,7 +16,7 @@ use crate::store::StoreOptions;
 #[must_use = "a builder does nothing until it connects"]
 pub struct Builder(pub(super) crate::Builder);
 
-/// What changes nothing but the options.
+/// Methods that only change the options.
 macro_rules! options {
     ($($name:ident: $type:ty),*) => {
         $(

@@ -1,7 +1,7 @@
 //! Methods that are those of the async type, made for threads.
 
 /// One line per method: `set` changes an option, `get` tells what is known, `wait` waits for an answer, `hold` for a guard, `try_hold` for one
-/// that there may not be. The type has the async one as its only field, and `asked` says who asks.
+/// that there may not be. The type has the async one as its only field, and `asked` names the owner that asks.
 macro_rules! facade {
     ($of:ident: $($kind:ident $name:ident($($arg:ident: $type:ty),*) $(-> $answer:ty)?;)*) => {
         impl $of {

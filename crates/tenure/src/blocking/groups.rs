@@ -27,12 +27,12 @@ impl Multi {
         block_on(self.of_this_thread().lock()).map(MultiGuard::new)
     }
 
-    /// Waits for a limited time in all. `None`: somebody else had one of them.
+    /// Waits for a limited time in all. `None`: one of them was busy.
     pub fn try_lock_for(&self, wait: Duration) -> Result<Option<MultiGuard>> {
         Ok(block_on(self.of_this_thread().try_lock_for(wait))?.map(MultiGuard::new))
     }
 
-    /// Asks for each once. `None`: somebody else has one of them.
+    /// Asks for each once. `None`: one of them is busy.
     pub fn try_lock(&self) -> Result<Option<MultiGuard>> {
         Ok(block_on(self.of_this_thread().try_lock())?.map(MultiGuard::new))
     }
@@ -126,7 +126,7 @@ impl Striped {
 
 /// As [`crate::Election`], for threads.
 #[derive(Debug, Clone)]
-#[must_use = "nobody is a candidate yet"]
+#[must_use = "it is not a candidate yet"]
 pub struct Election(pub(super) crate::Election);
 
 facade! { Election:

@@ -100,7 +100,7 @@ impl Guard {
 
     views!();
 
-    /// Another guard of the same hold. If another thread asks for one, the hold belongs to both, and nobody re-enters it any more.
+    /// Another guard of the same hold. If another thread asks for one, the hold belongs to both, and no thread re-enters it any more.
     pub fn reenter(&self) -> Result<Self, Lost> {
         let again = self.guard.reenter()?;
         if std::thread::current().id() != self.thread {

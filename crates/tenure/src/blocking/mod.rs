@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A call inside of async code is an error instead of a deadlock; `tokio::task::spawn_blocking` is fine. A guard belongs to its
-//! thread: [`Guard::into_send`] lets a job give it back to who started it, and ends re-entry.
+//! thread: [`Guard::into_send`] lets a job return it to its caller, and ends re-entry.
 
 mod builder;
 mod facade;
@@ -125,7 +125,7 @@ impl From<crate::Locker> for Locker {
     }
 }
 
-/// This thread, as one who re-enters. In its last moment it is a stranger to what it held before.
+/// This thread, as an owner for re-entry. While the thread ends, it does not re-enter what it held before.
 fn this_thread() -> Owner {
     THIS_THREAD.try_with(Owner::clone).unwrap_or_default()
 }
@@ -181,7 +181,7 @@ fn has_budget() -> bool {
     limited
 }
 
-/// Tasks that are `unconstrained` have no budget. But whoever yields is woken at once, unless a scheduler runs on this thread:
+/// Tasks that are `unconstrained` have no budget. But a task that yields is woken at once, unless a scheduler runs on this thread:
 /// that wakes it later.
 fn on_scheduler() -> bool {
     struct Woken(AtomicBool);

@@ -46,8 +46,8 @@ impl Ledger {
 }
 
 impl Once {
-    /// As [`crate::once::Once::run_with`], but **nobody stops a thread when the lock is lost**: ask
-    /// [`OnceAttempt::is_valid`] before what must not be done by two.
+    /// As [`crate::once::Once::run_with`], but **a thread is not stopped when the lock is lost**: ask
+    /// [`OnceAttempt::is_valid`] before a step that must not be done twice.
     pub fn run<T, E>(self, work: impl FnOnce(OnceAttempt) -> Result<T, E>) -> Result<Done<T>, Error<T, E>>
     where
         T: Serialize + DeserializeOwned,

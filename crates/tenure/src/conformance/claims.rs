@@ -35,7 +35,7 @@ pub(super) async fn a_retry_keeps_its_token(s: Subject) {
     }
 }
 
-pub(super) async fn never_leaves_no_place_in_line(s: Subject) {
+pub(super) async fn never_leaves_no_queue_position(s: Subject) {
     let (one, other) = (s.peer().await, s.peer().await);
     let name = s.name("a");
     one.granted(&one.claim(&name)).await;

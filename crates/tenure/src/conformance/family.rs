@@ -77,7 +77,7 @@ pub(super) async fn an_upgrade_is_refused_at_once(s: Subject) {
 
 pub(super) async fn a_fair_lock_is_served_in_order_across_clients(s: Subject) {
     let Some((one, other)) = two(&s, Mode::Fair).await else { return };
-    // A place ends with its lease: a busy machine must not take it for dead.
+    // A queue position ends with its lease: a busy machine must not take it for dead.
     let lease = s.lease() * 5;
     let held = one.mutex(s.name("a")).fair().lease(lease).lock().await.expect("locked");
     let order = Arc::new(Mutex::new(Vec::new()));
@@ -91,22 +91,24 @@ pub(super) async fn a_fair_lock_is_served_in_order_across_clients(s: Subject) {
             order.lock().expect("no panic").push(turn);
             give_back(guard).await;
         }));
-        s.eventually("in line", || async { one.mutex(s.name("a")).inspect().await.is_ok_and(|state| state.line.len() > turn) })
-            .await;
+        s.eventually("in the queue", || async {
+            one.mutex(s.name("a")).inspect().await.is_ok_and(|state| state.queue.len() > turn)
+        })
+        .await;
     }
     give_back(held).await;
     try_join_all(tasks).await.expect("no panic");
     assert_eq!(*order.lock().expect("no panic"), (0..8).collect::<Vec<_>>());
 }
 
-pub(super) async fn a_cancelled_fair_wait_leaves_the_line(s: Subject) {
+pub(super) async fn a_cancelled_fair_wait_leaves_the_queue(s: Subject) {
     let Some((one, other)) = two(&s, Mode::Fair).await else { return };
     let (here, there) = (one.mutex(s.name("a")).fair(), other.mutex(s.name("a")).fair());
     let held = here.lock().await.expect("locked");
     let waiting = tokio::spawn(there.lock());
-    s.eventually("in line", || async { here.inspect().await.is_ok_and(|state| state.line.len() == 1) }).await;
+    s.eventually("in the queue", || async { here.inspect().await.is_ok_and(|state| state.queue.len() == 1) }).await;
     waiting.abort();
-    s.eventually("out of it", || async { here.inspect().await.is_ok_and(|state| state.line.is_empty()) }).await;
+    s.eventually("out of it", || async { here.inspect().await.is_ok_and(|state| state.queue.is_empty()) }).await;
     assert!(sure(|| there.try_lock_for(s.lease() / 2)).await.is_none());
     give_back(held).await;
     drop(there.lock().await.expect("locked"));

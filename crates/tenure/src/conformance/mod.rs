@@ -77,7 +77,7 @@ properties! {
         a_free_lock_is_granted
         a_held_lock_is_busy_for_others
         a_retry_keeps_its_token
-        never_leaves_no_place_in_line
+        never_leaves_no_queue_position
         a_release_frees_the_lock
         releasing_twice_is_not_an_error
         a_stranger_cannot_release
@@ -126,7 +126,7 @@ properties! {
         no_update_is_lost_among_clients;
     waking:
         who_waits_for_a_lock_hears_of_a_break_after_a_renewal
-        who_stands_in_line_hears_of_a_break_after_a_renewal
+        who_stands_in_the_queue_hears_of_a_break_after_a_renewal
         who_wants_to_read_hears_of_a_break_after_a_renewal
         who_wants_to_write_hears_of_other_readers_after_its_own
         who_wants_to_read_hears_of_other_writers_after_its_own
@@ -149,16 +149,16 @@ properties! {
         a_break_takes_all_permits_back;
     turns:
         a_free_lock_is_left_to_a_writer_that_waits
-        a_dead_writer_in_line_costs_readers_a_grace_each_time
-        who_reads_or_has_written_leaves_nothing_to_a_writer_in_line
+        a_dead_writer_in_the_queue_costs_readers_a_grace_each_time
+        who_reads_or_has_written_leaves_nothing_to_a_writer_in_the_queue
         readers_have_a_turn_between_writers
-        a_release_wakes_the_writer_behind_readers_in_line
+        a_release_wakes_the_writer_behind_readers_in_the_queue
         near_readers_leave_a_turn_to_a_far_writer;
     queues:
-        a_fair_line_is_served_in_order
-        a_release_wakes_the_first_in_line_alone
-        leaving_the_line_lets_the_next_one_in
-        the_dead_in_line_end_with_one_waiters_lease
+        a_fair_queue_is_served_in_order
+        a_release_wakes_the_first_in_the_queue_alone
+        leaving_the_queue_lets_the_next_one_in
+        the_dead_in_the_queue_end_with_one_waiters_lease
         a_latch_opens_at_zero
         a_removed_latch_wakes_all
         asking_a_latch_again_changes_nothing;
@@ -167,7 +167,7 @@ properties! {
         a_downgraded_hold_is_kept_alive_and_given_back
         an_upgrade_is_refused_at_once
         a_fair_lock_is_served_in_order_across_clients
-        a_cancelled_fair_wait_leaves_the_line
+        a_cancelled_fair_wait_leaves_the_queue
         a_crowd_never_holds_more_than_the_permits
         permits_are_kept_alive
         a_latch_lets_all_go_on

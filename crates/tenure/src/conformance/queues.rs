@@ -13,23 +13,23 @@ async fn done(peer: &Peer, claim: &Claim) -> u64 {
     }
 }
 
-pub(super) async fn a_fair_line_is_served_in_order(s: Subject) {
+pub(super) async fn a_fair_queue_is_served_in_order(s: Subject) {
     let Some((one, other, name)) = two(&s, Mode::Fair).await else { return };
-    // A place ends with its lease: a busy machine must not take it for dead.
+    // A queue position ends with its lease: a busy machine must not take it for dead.
     let lease = s.lease() * 5;
     let held = one.hold(Claim { lease, ..one.wants(&name, Mode::Fair) }).await;
     let peers = [&other, &one, &other, &other, &one];
-    let line: Vec<Claim> = peers.iter().map(|peer| Claim { lease, ..peer.wants(&name, Mode::Fair) }).collect();
-    for (peer, claim) in peers.iter().zip(&line) {
+    let queue: Vec<Claim> = peers.iter().map(|peer| Claim { lease, ..peer.wants(&name, Mode::Fair) }).collect();
+    for (peer, claim) in peers.iter().zip(&queue) {
         peer.busy(claim).await;
     }
     let state = one.state(&name).await;
-    assert_eq!(state.line, line.iter().map(|claim| claim.owner.to_string()).collect::<Vec<_>>());
+    assert_eq!(state.queue, queue.iter().map(|claim| claim.owner.to_string()).collect::<Vec<_>>());
     one.release(&held).await;
     let mut last = None;
-    for (turn, (peer, claim)) in peers.iter().zip(&line).enumerate() {
+    for (turn, (peer, claim)) in peers.iter().zip(&queue).enumerate() {
         // Asking again brings no waiter forward.
-        for (peer, later) in peers.iter().zip(&line).skip(turn + 1).rev() {
+        for (peer, later) in peers.iter().zip(&queue).skip(turn + 1).rev() {
             peer.busy(later).await;
         }
         one.busy(&Claim { queue: Queue::Never, ..one.wants(&name, Mode::Fair) }).await;
@@ -39,10 +39,10 @@ pub(super) async fn a_fair_line_is_served_in_order(s: Subject) {
         peer.release(claim).await;
     }
     let state = one.state(&name).await;
-    assert!(state.line.is_empty() && state.holders.is_empty(), "{state:?}");
+    assert!(state.queue.is_empty() && state.holders.is_empty(), "{state:?}");
 }
 
-pub(super) async fn a_release_wakes_the_first_in_line_alone(s: Subject) {
+pub(super) async fn a_release_wakes_the_first_in_the_queue_alone(s: Subject) {
     let Some((one, other, name)) = two(&s, Mode::Fair).await else { return };
     let (held, first, second) = (one.wants(&name, Mode::Fair), other.wants(&name, Mode::Fair), other.wants(&name, Mode::Fair));
     one.granted(&held).await;
@@ -62,7 +62,7 @@ pub(super) async fn a_release_wakes_the_first_in_line_alone(s: Subject) {
     other.granted(&second).await;
 }
 
-pub(super) async fn leaving_the_line_lets_the_next_one_in(s: Subject) {
+pub(super) async fn leaving_the_queue_lets_the_next_one_in(s: Subject) {
     let Some((one, other, name)) = two(&s, Mode::Fair).await else { return };
     let (held, first, second) = (one.wants(&name, Mode::Fair), other.wants(&name, Mode::Fair), one.wants(&name, Mode::Fair));
     one.granted(&held).await;
@@ -77,7 +77,7 @@ pub(super) async fn leaving_the_line_lets_the_next_one_in(s: Subject) {
     one.granted(&second).await;
 }
 
-pub(super) async fn the_dead_in_line_end_with_one_waiters_lease(s: Subject) {
+pub(super) async fn the_dead_in_the_queue_end_with_one_waiters_lease(s: Subject) {
     let Some((one, other, name)) = two(&s, Mode::Fair).await else { return };
     let held = one.hold(one.wants(&name, Mode::Fair)).await;
     for _ in 0..20 {
@@ -86,7 +86,7 @@ pub(super) async fn the_dead_in_line_end_with_one_waiters_lease(s: Subject) {
     let alive = one.wants(&name, Mode::Fair);
     one.busy(&alive).await;
     one.release(&held).await;
-    let lease = alive.place_lease();
+    let lease = alive.position_lease();
     let start = tokio::time::Instant::now();
     let mut asked = 0;
     while let Attempt::Busy { retry: Retry::OnSignal { within }, .. } = one.ask(&alive).await {

@@ -112,7 +112,7 @@ impl Subject {
         let make = move |client: Client| {
             let node = |(i, store): (usize, &Memory)| {
                 let store: Arc<dyn Voter> = Arc::new(store.client(client.clone()));
-                // Each at another rate: counted faults of several at the same rate could fall on the same question for ever.
+                // Each at another rate: counted faults of several at the same rate could fall on the same question forever.
                 let own = |plan: Plan| {
                     let slower = |every: u64| if every == 0 { 0 } else { every + i as u64 };
                     Plan { lose_reply: slower(plan.lose_reply), lose_request: slower(plan.lose_request), ..plan }

@@ -1,4 +1,4 @@
-//! Whose turn it is when a lock comes free that some want to read and others to write.
+//! Whose turn it is when a lock becomes free and both readers and writers wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -63,7 +63,7 @@ async fn polls(peer: &Peer, claim: &Claim) -> Duration {
     }
 }
 
-/// A lock that is free, with a writer in line that has yet to hear of it.
+/// A lock that is free, with a writer in the queue that has yet to hear of it.
 async fn freed(s: &Subject, name: &Resource, one: &Peer, other: &Peer) -> Claim {
     let (reader, writer) = (long(s, one.wants(name, READ)), long(s, other.wants(name, WRITE)));
     granted(one, &reader).await;
@@ -89,19 +89,19 @@ pub(super) async fn a_free_lock_is_left_to_a_writer_that_waits(s: Subject) {
     }
 }
 
-pub(super) async fn a_dead_writer_in_line_costs_readers_a_grace_each_time(s: Subject) {
+pub(super) async fn a_dead_writer_in_the_queue_costs_readers_a_grace_each_time(s: Subject) {
     let Some((one, other, name)) = two(&s, READ).await else { return };
     let dead = freed(&s, &name, &one, &other).await;
     for _ in 0..3 {
         let near = long(&s, one.wants(&name, READ));
         let took = polls(&one, &near).await;
         assert!(took + ROUNDING >= GRACE, "let in after {took:?}");
-        assert!(took < dead.place_lease() / 3, "kept out for {took:?} by one that is dead");
+        assert!(took < dead.position_lease() / 3, "kept out for {took:?} by one that is dead");
         one.release(&near).await;
     }
 }
 
-pub(super) async fn who_reads_or_has_written_leaves_nothing_to_a_writer_in_line(s: Subject) {
+pub(super) async fn who_reads_or_has_written_leaves_nothing_to_a_writer_in_the_queue(s: Subject) {
     let Some((one, other, name)) = two(&s, READ).await else { return };
     let writes = long(&s, one.wants(&name, WRITE));
     let token = granted(&one, &writes).await;
@@ -123,7 +123,7 @@ pub(super) async fn readers_have_a_turn_between_writers(s: Subject) {
         granted(&one, &first).await;
         busy(&other, &second).await;
         one.release(&first).await;
-        // One has written: first come, first served, or writers that come and go would keep readers out for ever.
+        // One has written: first come, first served, or writers that come and go would keep readers out forever.
         let reader = long(&s, one.wants(&name, READ));
         granted(&one, &reader).await;
         one.release(&reader).await;
@@ -137,7 +137,7 @@ pub(super) async fn readers_have_a_turn_between_writers(s: Subject) {
     }
 }
 
-pub(super) async fn a_release_wakes_the_writer_behind_readers_in_line(s: Subject) {
+pub(super) async fn a_release_wakes_the_writer_behind_readers_in_the_queue(s: Subject) {
     let Some((one, other, name)) = two(&s, READ).await else { return };
     let writes = long(&s, one.wants(&name, WRITE));
     granted(&one, &writes).await;

@@ -52,8 +52,8 @@ pub(super) async fn a_cancelled_wait_leaves_nothing(s: Subject) {
     s.eventually("three wait", async || other.stats().waiting == 3).await;
     waiting.shutdown().await;
     s.eventually("nobody waits here", async || other.stats().waiting == 0).await;
-    let nobody_in_line = async || matches!(sure(|| one.mutex(s.name("a")).inspect()).await.waiting, None | Some(0));
-    s.eventually("nobody waits at the store", nobody_in_line).await;
+    let nobody_in_the_queue = async || matches!(sure(|| one.mutex(s.name("a")).inspect()).await.waiting, None | Some(0));
+    s.eventually("nobody waits at the store", nobody_in_the_queue).await;
     guard.release().await.expect("given back");
     let locked = tokio::time::timeout(s.lease() / 2, one.mutex(s.name("a")).lock()).await;
     locked.expect("nobody in the way").expect("locked").release().await.expect("given back");
@@ -94,7 +94,7 @@ pub(super) async fn tasks_of_one_client_are_served_in_order(s: Subject) {
             order.lock().expect("not poisoned").push((i, guard.token()));
             guard.release().await.expect("given back");
         });
-        s.eventually("it stands in line", async || locker.stats().waiting == i + 1).await;
+        s.eventually("it stands in the queue", async || locker.stats().waiting == i + 1).await;
     }
     guard.release().await.expect("given back");
     tasks.join_all().await;

@@ -1,4 +1,4 @@
-//! What a client writes itself never makes its own waiters deaf: they are told of the next change by another client. They do not poll here.
+//! A client's own writes never make its waiters deaf: they are told of the next change by another client. They do not poll here.
 
 use super::shared::two;
 use super::{Peer, Subject, sure};
@@ -72,7 +72,7 @@ pub(super) async fn who_waits_for_a_lock_hears_of_a_break_after_a_renewal(s: Sub
     woken_by_a_break(&s, Mode::Exclusive, Mode::Exclusive).await;
 }
 
-pub(super) async fn who_stands_in_line_hears_of_a_break_after_a_renewal(s: Subject) {
+pub(super) async fn who_stands_in_the_queue_hears_of_a_break_after_a_renewal(s: Subject) {
     woken_by_a_break(&s, Mode::Fair, Mode::Fair).await;
 }
 
@@ -96,14 +96,14 @@ pub(super) async fn who_wants_to_write_hears_of_other_readers_after_its_own(s: S
 pub(super) async fn who_wants_to_read_hears_of_other_writers_after_its_own(s: Subject) {
     let Some((one, other, name)) = two(&s, Mode::Read).await else { return };
     other.granted(&long(&s, other.wants(&name, Mode::Read))).await;
-    let in_line = long(&s, other.wants(&name, Mode::Write));
-    busy(&other, &in_line).await;
+    let queued = long(&s, other.wants(&name, Mode::Write));
+    busy(&other, &queued).await;
     let mut reader = Waiter::new(&s, &one, long(&s, one.wants(&name, Mode::Read))).await;
     let own = long(&s, one.wants(&name, Mode::Write));
     busy(&one, &own).await;
     one.release(&own).await;
     reader.settle().await;
-    other.release(&in_line).await;
+    other.release(&queued).await;
     reader.hears("a writer of another client has left").await;
 }
 

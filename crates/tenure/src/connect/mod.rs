@@ -3,7 +3,7 @@
 //! | URL | store | options |
 //! |---|---|---|
 //! | `memory:` | the tasks and threads that share the locker | |
-//! | `memory:name` | all lockers of this process that use the name: in a test, as many processes | |
+//! | `memory:name` | all lockers of this process that use the name; in a test, each stands for a process | |
 //! | `sqlite:` | the user's file in the state directory: all processes of one machine | `share`, `filesystem` |
 //! | `sqlite:/path/to/file` | another file | the same |
 //! | `redis://[user:password@]host[:port][/db]` | a Redis server | `layout`, `token_ttl`, `wake`, `sync`, `sync_timeout`, `pass_file` |
@@ -17,7 +17,7 @@
 //! option is an error that names the known ones.
 //!
 //! An error about a URL says which part of it is wrong, and never shows it: with a `?`, a `/` or a `|` in a password that is
-//! not percent-encoded, any part of a URL may be a part of a password. For the same reason an `@` behind the host has to be
+//! not percent-encoded, any part of a URL may be a part of a password. For the same reason an `@` after the host must be
 //! written as `%40`.
 //!
 //! A store of another crate joins with [`register`]; the module [`store`](crate::store) shows how.

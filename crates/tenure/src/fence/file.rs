@@ -31,18 +31,18 @@
 //! # How
 //! The content goes to a file of its own, `.NAME.0.part`, and to disk. Then the fence `.NAME.fence` beside it is locked, its token is
 //! compared and raised on disk, the new file takes the place of the old one, and the directory goes to disk. Whenever the process
-//! dies, the file is the old or the new one as a whole, and the fence has not gone down; what is left of a `.part` goes with the next
-//! write. Who stands still with the fence locked keeps the others waiting until they give up ([`Trouble::Busy`]).
+//! dies, the file is the old or the new one as a whole, and the fence has not gone down; the next write removes what is left of a `.part`.
+//! A writer that stands still with the fence locked keeps the others waiting until they give up ([`Trouble::Busy`]).
 //!
 //! # What it takes
-//! A file system with locks (`flock`) and hard links, which all writers see as one: a local one. Only those who write through
+//! A file system with locks (`flock`) and hard links, which all writers see as one: a local one. Only writers that use
 //! the fence are fenced, and **to delete `.NAME.fence` deletes the mark**. The permissions of the file are kept; its
-//! owner is who wrote it last, and its other names (hard links) keep the old content.
+//! owner is its last writer, and its other names (hard links) keep the old content.
 //!
-//! **A directory that only the writers may write to**: who else may can put anything there, a fence with the largest token too. What is
+//! **A directory that only the writers may write to**: another user could put anything there, also a fence with the largest token. What is
 //! not a regular file is neither opened nor followed nor waited for: a file that is a symbolic link, a pipe or a device is refused, a
 //! fence that is one is [damaged](Trouble::Damaged), a `.part` that is one is left where it is. A new fence can be read, and so locked,
-//! only by those who may write the file.
+//! only by users that may write the file.
 
 mod part;
 mod sidecar;
@@ -88,7 +88,7 @@ pub enum Trouble {
     },
     /// The fence holds no token. Nothing was written, and nothing will be until it is repaired.
     #[error(
-        "the fence {path:?} is damaged: {problem}; allowed: what FencedFile writes, or no file if nobody can be late any more"
+        "the fence {path:?} is damaged: {problem}; allowed: what FencedFile writes, or no file if no writer can be late any more"
     )]
     Damaged {
         /// The fence.

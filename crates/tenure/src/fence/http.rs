@@ -46,17 +46,17 @@
 //! ```
 //!
 //! # What it can do, and what not
-//! **It is a check at the door.** A request that was let in can be overtaken before its handler writes: the handler is slow, a later
-//! request with a larger token is let in and writes, and then the first one does. So a handler that can must hand the token on to
-//! its own storage, which is why it finds [`Fenced`] in the request. The door alone stops what comes after a larger token *has been
+//! **It checks a request, not the write.** A request that was let in can be overtaken before its handler writes: the handler is slow, a later
+//! request with a larger token is let in and writes, and then the first one does. So a handler that can must pass the token on to
+//! its own storage; therefore it finds [`Fenced`] in the request. The layer alone stops requests that come after a larger token *has been
 //! there*: late and repeated requests, and those of a holder that slept. That is most of them, and not all.
 //!
-//! **Put it behind authentication** (axum: `route_layer`, with the check of who asks outside of it). A sender that reaches the layer can
-//! raise a mark: one request with the largest token there is closes a resource to all later ones, and every path that is made up becomes a
-//! mark. A mark that is too high can be put right only where it is kept, with all holders gone. Where those who are let in are not to be
+//! **Put it behind authentication** (axum: `route_layer`, with authentication outside of it). A sender that reaches the layer can
+//! raise a mark: one request with the largest token there is closes a resource to all later ones, and every invented path becomes a
+//! mark. A mark that is too high can be corrected only where it is kept, when no client holds the lock. Where senders are not
 //! trusted with that, bounds help: [`FenceLayer::ahead`] on how far in the future a token may be; names from a list of yours
 //! ([`FenceLayer::resource`]) or a number of marks ([`MemoryMarks::at_most`](super::marks::MemoryMarks::at_most)) on memory. Marks in Redis and in
-//! databases are a key or a row per resource, for good: bound them there (`maxmemory` with `noeviction`, which is an answer of 503; **a policy
+//! databases are a key or a row per resource, forever: bound them there (`maxmemory` with `noeviction`, which is an answer of 503; **a policy
 //! that evicts forgets marks**).
 //!
 //! # Answers

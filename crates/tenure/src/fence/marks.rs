@@ -1,4 +1,4 @@
-//! [`Marks`]: the largest token per resource, kept wherever it suits.
+//! [`Marks`]: the largest token per resource, in any storage.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use crate::name::Token;
 
 /// Remembers the largest token of each resource. For storages that cannot do so themselves.
 ///
-/// The check is at the door: what is let through may be overtaken before it is carried out. Where the written thing itself can
+/// The check comes before the write: a request that passes may be overtaken before it is carried out. Where the written data itself can
 /// keep a token (a row, a key), check it there.
 #[async_trait]
 pub trait Marks: std::fmt::Debug + Send + Sync {
@@ -22,7 +22,7 @@ pub trait Marks: std::fmt::Debug + Send + Sync {
 
 /// Marks of one process: gone with it. For tests, and for services that are one process and lose what they write with it.
 ///
-/// Every resource that was ever named stays: where senders make names up, say [how many](Self::at_most).
+/// Every resource that was ever named stays: where senders invent names, set [how many](Self::at_most).
 #[derive(Debug)]
 pub struct MemoryMarks {
     largest: Mutex<HashMap<String, Token>>,

@@ -106,7 +106,7 @@ pub struct Overtaken {
     pub resource: String,
     /// The number that the writer had read.
     pub read: i64,
-    /// The number that stands there now.
+    /// The number that is there now.
     pub found: i64,
 }
 
@@ -172,7 +172,7 @@ impl FenceCounters {
 
     /// Compares what a write shows with the largest token that the storage has seen, this one included, and counts the answer.
     ///
-    /// For those who run a fence's statements by themselves.
+    /// For programs that run a fence's statements by themselves.
     pub fn check(&self, resource: &str, pass: &(impl Pass + ?Sized), seen: Token) -> Result<(), Stale> {
         let token = pass.token();
         if seen <= token {

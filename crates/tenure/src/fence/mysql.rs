@@ -14,8 +14,8 @@
 //! # }
 //! ```
 //!
-//! Of many who are the first to write to a resource the server may end one with a deadlock (`1213`), as for any row that is new, and
-//! MariaDB from 11.6 on one that has read before the mark was raised (`1020`): try it again.
+//! Of many first writers of a resource the server may end one with a deadlock (`1213`), as for any new row, and
+//! MariaDB from 11.6 on a writer that has read before the mark was raised (`1020`): try it again.
 
 use mysql_async::prelude::Queryable;
 use mysql_async::{Pool, Transaction};

@@ -26,8 +26,8 @@
 //! # tokio::runtime::Runtime::new().unwrap().block_on(example()).unwrap();
 //! ```
 //!
-//! Deleting leaves a tombstone, because a fence that goes with its object lets everybody through. So does whoever deletes objects by
-//! other means, and a lifecycle rule of the bucket.
+//! Deleting leaves a tombstone, because without a fence every write passes. A program that deletes objects by
+//! other means, and a lifecycle rule of the bucket, delete the fence.
 
 mod in_place;
 mod probe;

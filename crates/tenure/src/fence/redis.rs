@@ -21,11 +21,11 @@
 //! # Where the largest token is
 //! In a second key in the same slot: `tenure_fence:{key}` for `key`, `tenure_fence_tag:a{b}c` for a key with a hash tag. It stays when
 //! the key is deleted or expires, so that a fence never goes down; a client that deletes it, or a server that evicts it (`maxmemory-policy allkeys-*`, with
-//! [`forget_after`](RedisFence::forget_after) also `volatile-*`), forgets who has been there. **A fence is as lasting as its server**: what a restart or a failover loses of it is lost.
+//! [`forget_after`](RedisFence::forget_after) also `volatile-*`), loses the token. **A fence lasts as long as its server's data**: what a restart or a failover loses of it is lost.
 //!
 //! # Asking again
 //! [`set`](RedisFence::set) and [`delete`](RedisFence::delete) may be repeated after an error that leaves open whether they were
-//! carried out. **[`decrement`](RedisFence::decrement) may not**: it would be taken twice. Mind that the cluster client of redis-rs
+//! carried out. **[`decrement`](RedisFence::decrement) may not**: it would be taken twice. The cluster client of redis-rs
 //! repeats calls without an answer by itself, up to 16 times unless `ClusterClientBuilder::retries` says otherwise.
 
 mod marks;
@@ -76,7 +76,7 @@ pub enum Decrement {
 }
 
 impl<C: ConnectionLike + Clone> RedisFence<C> {
-    /// A fence that remembers for ever.
+    /// A fence that remembers forever.
     pub fn new(connection: C) -> Self {
         Self { connection, forget_after: None, counters: FenceCounters::default() }
     }
@@ -85,7 +85,7 @@ impl<C: ConnectionLike + Clone> RedisFence<C> {
     ///
     /// **What is forgotten is not refused**: a holder that was paused for longer than this, and writes then, is let through. So take a
     /// time that is longer than anything can be paused, retried or queued, a week rather than an hour. It saves the memory of
-    /// fences whose keys are gone. All who write a key must say the same: the last one decides.
+    /// fences whose keys are gone. All writers of a key must set the same: the last one decides.
     #[must_use]
     pub fn forget_after(self, idle: Duration) -> Self {
         Self { forget_after: Some(idle), ..self }
@@ -102,7 +102,7 @@ impl<C: ConnectionLike + Clone> RedisFence<C> {
         self.put(key, &value, 0, pass).await
     }
 
-    /// Sets a key that ends by itself; its fence does not. May be repeated, and the time begins anew then.
+    /// Sets a key that ends by itself; its fence does not. May be repeated; the time then begins again.
     pub async fn set_for(&self, key: &str, value: impl ToSingleRedisArg, ttl: Duration, pass: &dyn Pass) -> Result<(), Error> {
         self.put(key, &value, millis("the time to live", ttl).map_err(Error::Request)?, pass).await
     }

@@ -1,4 +1,4 @@
-//! What a request brings to the door of a service, and what the service answers.
+//! Requests to the layer of a service, and its answers.
 
 use std::convert::Infallible;
 use std::sync::Arc;

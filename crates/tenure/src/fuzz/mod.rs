@@ -1,7 +1,7 @@
-//! What comes from outside, made up by a machine: a function per reader, which says what must hold whatever it is fed.
+//! Fuzz targets for input from outside: a function per reader, which says what must hold for any input.
 //!
-//! `scripts/fuzz` builds them with libFuzzer (`--cfg fuzzing`); `cargo test` plays the corpus in `fuzz/corpus` again. In
-//! no other build is any of this there.
+//! `scripts/fuzz` builds them with libFuzzer (`--cfg fuzzing`); `cargo test` replays the corpus in `fuzz/corpus`. No
+//! other build contains them.
 
 #[cfg(feature = "http")]
 mod http;
@@ -11,7 +11,7 @@ mod redis_fences;
 mod sql;
 mod url;
 
-/// What a reader is fed.
+/// A fuzz target.
 pub type Target = fn(&[u8]);
 
 /// All of them, by the names of their corpora.

@@ -16,7 +16,7 @@ use crate::name::ClientId;
 use crate::retry::RetryPolicy;
 use crate::store::{self, Context, Label, Opening, StoreOptions};
 
-/// Options of a [`Locker`]. The same options can stand in the URL; the URL wins.
+/// Options of a [`Locker`]. The same options can be in the URL; the URL wins.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Builder {
@@ -76,7 +76,7 @@ impl Builder {
         self
     }
 
-    /// What this client says of itself to those who ask who holds a lock (default: host, process id, program).
+    /// What `inspect` shows of this client when it holds a lock (default: host, process id, program).
     pub fn about(mut self, about: impl Into<String>) -> Self {
         self.about = Some(about.into());
         self
@@ -103,7 +103,7 @@ impl Builder {
         self
     }
 
-    /// Runs the background work on this runtime instead of on the library's own thread. Renewals then suffer when that
+    /// Runs the background work on this runtime instead of on the library's own thread. Renewals then stop when that
     /// runtime is blocked, and end with it.
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
@@ -238,7 +238,7 @@ impl Builder {
     }
 }
 
-/// Host, process id and program, for those who ask who holds a lock.
+/// Host, process id and program, which `inspect` shows of a holder.
 fn about_this_process() -> String {
     let uname = rustix::system::uname();
     let host = uname.nodename().to_string_lossy();

@@ -97,13 +97,13 @@ impl Locker {
     }
 
     /// The election of a leader. See [`Election`].
-    #[must_use = "nobody is a candidate yet"]
+    #[must_use = "it is not a candidate yet"]
     pub fn election(&self, name: impl AsRef<str>) -> Election {
         Election::new(Arc::clone(&self.engine), name.as_ref())
     }
 
-    /// `count` partitions `name/0`, `name/1`, …, spread over those who take part. See [`Partitions`].
-    #[must_use = "nobody takes part yet"]
+    /// `count` partitions `name/0`, `name/1`, …, spread over the members. See [`Partitions`].
+    #[must_use = "it has not joined yet"]
     pub fn partitions(&self, name: impl AsRef<str>, count: u32) -> Partitions {
         Partitions::new(Arc::clone(&self.engine), name.as_ref(), count)
     }
@@ -130,7 +130,7 @@ impl Locker {
         Stats { nodes, ..self.engine.settings.counters.read() }
     }
 
-    /// What this locker says of itself to those who ask who holds a lock, or who broke one.
+    /// What `inspect` and audit events show of this locker.
     #[must_use]
     pub fn about(&self) -> &str {
         &self.engine.about
@@ -142,7 +142,7 @@ impl Locker {
         self.engine.owners.client()
     }
 
-    /// A descriptor that keeps others from taking this client for dead, for as long as any process has it open: for one that
+    /// A descriptor that keeps others from taking this client for dead, for as long as any process has it open. It is for a process that
     /// watches over the work of this one, and ends it if this one dies. `None` where a store notices deaths by the lease alone; with
     /// `sqlite:` a death is noticed at once.
     #[must_use]
@@ -152,7 +152,7 @@ impl Locker {
 
     /// Gives back everything and ends the background work: waiting acquisitions end with [`Error::Closed`](crate::Error::Closed), guards that
     /// are still alive are told that they lost their lock, releases under way are waited for. Each of these steps is
-    /// bounded by the call timeout. Closing twice is not an error: all who close are answered when it is done.
+    /// bounded by the call timeout. Closing twice is not an error: all callers are answered when it is done.
     ///
     /// # Cancel safety
     /// Closing goes on in the background if the future is dropped.

@@ -1,4 +1,4 @@
-//! [`OnceAttempt`]: what work knows of its own standing; and the steps of one.
+//! [`OnceAttempt`]: what the work is told about its attempt; and the steps of an attempt.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct Done<T> {
     pub token: Token,
 }
 
-/// What work knows of its own standing. It is a [`Pass`]: show it at a fence.
+/// What the work is told about its attempt. It is a [`Pass`]: show it at a fence.
 #[derive(Clone)]
 pub struct OnceAttempt {
     key: Key,
@@ -48,8 +48,8 @@ impl OnceAttempt {
         self.token
     }
 
-    /// The earlier attempt that began and never said that it finished: it crashed, failed, was dropped or could not record. **All,
-    /// some or nothing of the work may be done already.** `None`: this is the first one that is known of.
+    /// The earlier attempt that began and recorded no end: it crashed, failed, was dropped or could not record. **All,
+    /// some or nothing of the work may be done already.** `None`: no earlier attempt is known.
     #[must_use]
     pub fn unfinished(&self) -> Option<Token> {
         self.unfinished

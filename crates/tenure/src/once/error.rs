@@ -1,4 +1,4 @@
-//! [`Error`]: what became of the work, as far as anybody knows.
+//! [`Error`]: what became of the work, as far as it is known.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::name::Token;
 #[non_exhaustive]
 pub enum Error<T, E> {
     /// Nothing was done here: another process was doing it for as long as this call waited.
-    #[error("{key:?} is being done by somebody else, for longer than the {} that was waited", show(*.waited))]
+    #[error("{key:?} is being done by another call, for longer than the {} that was waited", show(*.waited))]
     Underway {
         /// What was to be done.
         key: Key,
@@ -101,7 +101,7 @@ pub enum Error<T, E> {
 }
 
 impl<T, E> Error<T, E> {
-    /// What the work returned, if it came to its end here.
+    /// What the work returned, if it ended here.
     pub fn value(self) -> Option<T> {
         match self {
             Self::DoneTwice { value, .. } | Self::Unrecorded { value, .. } => Some(value),

@@ -1,4 +1,4 @@
-//! The text of a claim, as each dialect has it: for those who run it by themselves.
+//! The text of a claim, as each dialect has it: for programs that run it by themselves.
 
 use crate::name::Token;
 use crate::once::{Claimed, Done, OnceTable, Row};

@@ -1,4 +1,4 @@
-//! How long records are kept, and how often those whose time is up are deleted.
+//! How long records are kept, and how often old ones are deleted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

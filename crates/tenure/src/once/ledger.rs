@@ -37,7 +37,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// On these records, under this locker's locks. All who do the same work use the same two stores.
+    /// On these records, under this locker's locks. All processes that do the same work must use the same two stores.
     #[must_use]
     pub fn new(locker: &Locker, records: Arc<dyn Records>) -> Self {
         let (counters, retry, turns) = (FenceCounters::default(), RetryPolicy::default(), Turns::default());
@@ -66,14 +66,14 @@ impl Ledger {
         self
     }
 
-    /// How records are asked again that cannot be reached, instead of ten times.
+    /// How often records that cannot be reached are asked again, instead of ten times.
     #[must_use]
     pub fn retry(mut self, retry: RetryPolicy) -> Self {
         self.retry = retry;
         self
     }
 
-    /// Never does the work a second time: if an earlier attempt began and did not say that it finished, that is an
+    /// Never does the work a second time: if an earlier attempt began and recorded no end, that is an
     /// [error](Error::Unfinished) until it is [forgotten](Self::forget) or its mark ends. Work that failed counts too.
     #[must_use]
     pub fn at_most_once(mut self) -> Self {

@@ -1,4 +1,4 @@
-//! Work that is done once, however often it is asked for.
+//! Work that is done once, however often it is requested.
 //!
 //! ```
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,9 +26,9 @@
 //!   both are there or neither, with a lock or without.
 //!
 //! # What is kept
-//! A [`Record`] per key: the token of the last attempt, that of an earlier one that began and never said that it finished, and the
+//! A [`Record`] per key: the token of the last attempt, that of an earlier one that began and did not record its end, and the
 //! result as JSON. Recording is fenced: an attempt that was overtaken cannot record, and is [told](Error::DoneTwice) that the work
-//! has been done by two. Records end by age ([`Ledger::keep`]).
+//! was done twice. Records end by age ([`Ledger::keep`]).
 
 mod attempt;
 mod error;

@@ -22,7 +22,7 @@
 //! # }
 //! ```
 //!
-//! Of several who wait for a transaction that is then rolled back the server may end some with a deadlock (`1213`): try it again.
+//! Of several transactions that wait for one that is then rolled back, the server may end some with a deadlock (`1213`): try it again.
 //! On an error, roll back by yourself: a transaction that is only dropped keeps others waiting until its connection is used again.
 //! Old records are deleted from MySQL 8.0.1 and MariaDB 10.6 on, which can skip rows that are locked; older servers keep them.
 //! **At least once**, with a [`Ledger`](super::Ledger): [`MysqlRecords`].

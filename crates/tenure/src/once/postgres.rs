@@ -52,7 +52,7 @@ pub async fn sweep(client: &Client, table: &OnceTable) -> Result<u64, tokio_post
     run::sweep(PgSession(client), table).await
 }
 
-/// Records in a PostgreSQL server, over a connection that is made anew when it breaks.
+/// Records in a PostgreSQL server, over a connection that is made again when it breaks.
 pub type PostgresRecords = SqlRecords<Postgres>;
 
 impl PostgresRecords {

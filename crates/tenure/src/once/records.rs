@@ -1,4 +1,4 @@
-//! [`Records`]: what was begun and what is done, wherever it is kept.
+//! [`Records`]: what was begun and what is done, in any store.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::name::Token;
 /// A store of records: one per key.
 ///
 /// **Every verb can be repeated**: a lost reply is asked for again, and the answer is the same. So a record keeps the token of the
-/// attempt before beside that of the last one. A record whose time is up is not there. Nothing waits and nothing retries here:
+/// attempt before beside that of the last one. An expired record is not there. Nothing waits and nothing retries here:
 /// [`Ledger`](super::Ledger) bounds and repeats calls. [`MemoryRecords`](super::MemoryRecords) is the specification.
 #[async_trait]
 pub trait Records: fmt::Debug + Send + Sync {
@@ -42,7 +42,7 @@ pub struct Begin {
     pub token: Token,
     /// How long the mark is kept.
     pub keep: Duration,
-    /// Whether to begin also if an earlier attempt began and never said that it finished.
+    /// Whether to begin also if an earlier attempt began and recorded no end.
     pub repeat: bool,
 }
 
@@ -90,7 +90,7 @@ pub enum Finished {
 pub struct Record {
     /// The token of the last attempt.
     pub token: Token,
-    /// An attempt before it that began and never said that it finished.
+    /// An attempt before it that began and recorded no end.
     pub unfinished: Option<Token>,
     /// The result, if it is done.
     pub result: Option<Vec<u8>>,
@@ -99,7 +99,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The result as what it was. `None` if it is not done.
+    /// The result in its own type. `None` if it is not done.
     pub fn value<T: DeserializeOwned>(&self) -> Result<Option<T>> {
         let refuse = |e: serde_json::Error| {
             let asked = format!("the result recorded under token {}", self.token);

@@ -35,7 +35,7 @@ struct Scripts {
 }
 
 /// Records in Redis, under `tenure:once:{key}`, over any connection that can be cloned: to one server, to a cluster, or one that
-/// is made anew when it breaks. **A record lives as long as Redis keeps it**: see `docs/once.md`.
+/// is made again when it breaks. **A record lives as long as Redis keeps it**: see `docs/once.md`.
 #[derive(Clone)]
 pub struct RedisRecords<C> {
     connection: C,

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use super::Key;
 use super::keep::millis;
 use super::records::{Begin, Begun, Finished, Record, Records};
-use super::statements::{BATCH, Over, Place, Taker, sweep};
+use super::statements::{BATCH, Over, Statements, Taker, sweep};
 use super::table::{OnceTable, Row, TRIES, vanished};
 use crate::error::Result;
 use crate::name::Token;
@@ -25,13 +25,13 @@ pub struct SqlRecords<D> {
 }
 
 impl<D: Driver> SqlRecords<D> {
-    /// In that table. How long records are kept is the ledger's to say here.
+    /// In that table. The ledger says how long records are kept.
     pub fn over(driver: D, table: OnceTable) -> Self {
         Self { driver, table }
     }
 
-    fn place<'a>(&'a self, key: &'a Key) -> Place<'a> {
-        Place { dialect: self.driver.dialect(), table: self.table.identifier(), key }
+    fn sql<'a>(&'a self, key: &'a Key) -> Statements<'a> {
+        Statements { dialect: self.driver.dialect(), table: self.table.identifier(), key }
     }
 
     async fn read(&self, doing: &'static str, statements: Vec<Statement>) -> Result<Option<Row>> {
@@ -45,9 +45,9 @@ impl<D: Driver> Records for SqlRecords<D> {
     async fn begin(&self, key: &Key, begin: Begin) -> Result<Begun> {
         let (number, keep) = (number(begin.token)?, millis(begin.keep)?);
         let over = if begin.repeat { Over::Smaller } else { Over::Nobody };
-        let place = self.place(key);
-        let take = place.take(Taker { number, keep, over });
-        let statements = [place.insert(number, None, keep), take, place.read(false)];
+        let sql = self.sql(key);
+        let take = sql.take(Taker { number, keep, over });
+        let statements = [sql.insert(number, None, keep), take, sql.read(false)];
         for _ in 0..TRIES {
             if let Some(row) = self.read("beginning", statements.to_vec()).await? {
                 return Ok(row.begun(begin.token));
@@ -58,10 +58,10 @@ impl<D: Driver> Records for SqlRecords<D> {
 
     async fn finish(&self, key: &Key, mine: Token, result: &[u8], keep: Duration) -> Result<Finished> {
         let (number, keep) = (number(mine)?, millis(keep)?);
-        let place = self.place(key);
+        let sql = self.sql(key);
         // The row first: an update that meets none would lock the gap, where others want to put theirs.
-        let (made, record) = (place.insert(number, Some(result), keep), place.record(number, result, keep));
-        let statements = [made, record, place.token(false)];
+        let (made, record) = (sql.insert(number, Some(result), keep), sql.record(number, result, keep));
+        let statements = [made, record, sql.token(false)];
         for _ in 0..TRIES {
             match self.read("recording", statements.to_vec()).await?.map(|row| token(row.token)) {
                 Some(seen) if seen == mine => return Ok(Finished::Recorded),
@@ -74,12 +74,12 @@ impl<D: Driver> Records for SqlRecords<D> {
     }
 
     async fn look(&self, key: &Key) -> Result<Option<Record>> {
-        Ok(self.read("looking", vec![self.place(key).read(true)]).await?.map(Row::record))
+        Ok(self.read("looking", vec![self.sql(key).read(true)]).await?.map(Row::record))
     }
 
     async fn forget(&self, key: &Key, mine: Token) -> Result<Option<Token>> {
-        let place = self.place(key);
-        let row = self.read("forgetting", vec![place.delete(number(mine)?), place.token(true)]).await?;
+        let sql = self.sql(key);
+        let row = self.read("forgetting", vec![sql.delete(number(mine)?), sql.token(true)]).await?;
         Ok(row.map(|row| token(row.token)))
     }
 

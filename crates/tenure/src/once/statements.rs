@@ -37,9 +37,9 @@ impl Ddl {
 /// The most records that one statement deletes.
 pub(super) const BATCH: u64 = 1000;
 
-/// What is written where: a table, in a dialect, under a key.
+/// The statements for one key in one table, in one dialect.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct Statements<'a> {
     pub(super) dialect: Dialect,
     pub(super) table: &'a Identifier,
     pub(super) key: &'a Key,
@@ -73,7 +73,7 @@ fn now(dialect: Dialect) -> &'static str {
     }
 }
 
-impl Place<'_> {
+impl Statements<'_> {
     fn now(self) -> &'static str {
         now(self.dialect)
     }

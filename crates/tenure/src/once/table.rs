@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::attempt::Done;
 use super::keep::{self, KEEP};
-use super::statements::{INDEX, Over, Place, Taker, sweep};
+use super::statements::{INDEX, Over, Statements, Taker, sweep};
 use super::{Begun, Key, Record};
 use crate::error::{Error, Fault, Result};
 use crate::fence::{self, FenceCounters, FenceStats, Pass};
@@ -89,7 +89,7 @@ impl OnceTable {
         self.counters.stats()
     }
 
-    /// A claim without a lock: the row alone says who does the work.
+    /// A claim without a lock: the row alone decides which transaction does the work.
     pub fn claim(&self, key: impl AsRef<str>) -> Result<OnceClaim<'_>> {
         // A number that no other claim has. It is the time, so that a token of a lock is not below it.
         let number = number(Token::after_now(None).unwrap_or(Token::new(1)))?;
@@ -144,7 +144,7 @@ impl Row {
     }
 }
 
-/// The wish to do work, in a transaction.
+/// A claim of work, in a transaction.
 #[must_use = "nothing is claimed yet"]
 pub struct OnceClaim<'a> {
     table: &'a OnceTable,
@@ -174,13 +174,13 @@ impl OnceClaim<'_> {
     #[must_use]
     pub fn statements(&self, dialect: Dialect) -> Vec<Statement> {
         let Self { table, key, number, keep, pass } = self;
-        let place = Place { dialect, table: &table.name, key };
+        let sql = Statements { dialect, table: &table.name, key };
         let over = if pass.is_some() { Over::Smaller } else { Over::Everybody };
-        let take = place.take(Taker { number: *number, keep: *keep, over });
-        vec![place.insert(*number, None, *keep), take, place.read(false)]
+        let take = sql.take(Taker { number: *number, keep: *keep, over });
+        vec![sql.insert(*number, None, *keep), take, sql.read(false)]
     }
 
-    /// What the row means; roll back if that is an error. No row: it was deleted in this very moment, and to claim again helps.
+    /// What the row means; roll back if that is an error. No row: it was deleted at this moment; claim again.
     pub fn check<T: DeserializeOwned, E>(&self, row: Option<Row>) -> Result<Claimed<T>, fence::Error<E>> {
         let Self { table, key, keep, pass, .. } = self;
         let Some(row) = row else { return Err(fence::Error::Request(vanished(key))) };
@@ -226,7 +226,7 @@ impl Ticket {
         self.token
     }
 
-    /// An earlier attempt that began outside of a transaction and never said that it finished. See
+    /// An earlier attempt that began outside of a transaction and recorded no end. See
     /// [`OnceAttempt::unfinished`](super::OnceAttempt::unfinished).
     #[must_use]
     pub fn unfinished(&self) -> Option<Token> {
@@ -236,8 +236,8 @@ impl Ticket {
     /// The statement that records the result, to be run in the same transaction, after the work. It affects one row.
     pub fn finish(&self, dialect: Dialect, value: &impl Serialize) -> Result<Statement> {
         let Self { table, key, token, keep, .. } = self;
-        let place = Place { dialect, table: &table.name, key };
-        Ok(place.complete(number(*token)?, &json(value)?, *keep))
+        let sql = Statements { dialect, table: &table.name, key };
+        Ok(sql.complete(number(*token)?, &json(value)?, *keep))
     }
 
     /// Whether it was recorded, given how many rows were affected. Roll back if it was not, commit otherwise.

@@ -56,7 +56,7 @@ impl AnyLock {
     /// Waits until it is held. A mode that holds nothing, and [`Mode::Downgrade`], are refused.
     ///
     /// # Cancel safety
-    /// Safe: dropping the future leaves neither a lock nor a place in the queue behind.
+    /// Safe: dropping the future leaves neither a lock nor a queue position behind.
     pub fn acquire(&self) -> impl Future<Output = Result<Guard>> + Send + use<> {
         let asked = self.clone();
         async move { asked.take(Patience::Endless).await?.ok_or(Error::Closed) }

@@ -1,4 +1,4 @@
-//! [`ChangeWatch`]: when to look again at what others change.
+//! [`ChangeWatch`]: when to look again at state that other clients change.
 
 use std::sync::Arc;
 use std::time::Duration;

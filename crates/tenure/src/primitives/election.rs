@@ -28,7 +28,7 @@ use crate::retry::jitter;
 /// let term = election.campaign("10.0.0.7:8080").await?; // waits until elected
 /// let leader = election.leader().await?.expect("elected");
 /// assert_eq!(leader.value.as_deref(), Some("10.0.0.7:8080"));
-/// term.run(async { /* lead; dropped when the office is lost */ }).await?;
+/// term.run(async { /* lead; dropped when the lead is lost */ }).await?;
 /// term.release().await?; // resigns
 /// assert!(election.leader().await?.is_none());
 /// # locker.close().await }
@@ -41,7 +41,7 @@ pub struct Election {
     lease: Duration,
 }
 
-/// The leader, as the store knows it.
+/// The leader that the store knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leader {
@@ -59,7 +59,7 @@ impl Election {
         Self { engine, name: name.into(), lease }
     }
 
-    /// The lease, instead of the locker's: how long a leader that died is thought to lead.
+    /// The lease, instead of the locker's: how long a dead leader is still shown as the leader.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
@@ -187,8 +187,8 @@ impl Changes {
         futures_util::stream::unfold(self, async |mut changes| Some((changes.next().await, changes)))
     }
 
-    /// Waits until the leader is another one than the last answer said, or none. An error of the store ends this wait and not the
-    /// changes: the next call goes on. Cancel safe: what was not told is told by the next call.
+    /// Waits until the leader differs from the last answer, or there is none. An error of the store ends this wait and not the
+    /// changes: the next call goes on. Cancel safe: the next call reports what this one did not.
     pub async fn next(&mut self) -> Result<Option<Leader>> {
         let name = [(Resource::new(&self.election.name)?, Mode::Exclusive)];
         loop {

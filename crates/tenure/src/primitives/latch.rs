@@ -72,7 +72,7 @@ impl Latch {
         async move { Ok(asked.inspect().await?.count.unwrap_or(0)) }
     }
 
-    /// Removes the latch: all waiters go on. It can be set anew then. Cancelled, it may or may not have happened.
+    /// Removes the latch: all waiters go on. It can then be set again. Cancelled, it may or may not have happened.
     pub fn remove(&self) -> impl Future<Output = Result<()>> + Send + use<> {
         let asked = self.request.clone();
         async move { asked.ask(Mode::RemoveCount, Patience::Endless).await?.map(drop).ok_or(Error::Closed) }

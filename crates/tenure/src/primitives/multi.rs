@@ -98,7 +98,7 @@ impl Multi {
     }
 
     /// As [`lock`](Self::lock), for a limited time in all. `None`: another owner had one of them. Zero asks once, as
-    /// [`try_lock`](Self::try_lock) does. Giving back what was got in vain may go on in the background.
+    /// [`try_lock`](Self::try_lock) does. Locks that are not needed may be given back in the background.
     /// Cancel safe as [`lock`](Self::lock) is.
     pub fn try_lock_for(&self, wait: Duration) -> impl Future<Output = Result<Option<MultiGuard>>> + Send + use<> {
         let asked = self.clone();
@@ -108,7 +108,7 @@ impl Multi {
         }
     }
 
-    /// Asks once for each. `None`: another owner has one of them; what was got has been given back by then.
+    /// Asks once for each. `None`: another owner has one of them; those that were granted are given back by then.
     /// Cancel safe as [`lock`](Self::lock) is.
     pub fn try_lock(&self) -> impl Future<Output = Result<Option<MultiGuard>>> + Send + use<> {
         let asked = self.clone();
@@ -261,7 +261,7 @@ impl MultiGuard {
     }
 
     /// Gives all back, the last one first, and waits until the stores have confirmed it. Reports the first error; the
-    /// others are given back all the same.
+    /// others are still given back.
     ///
     /// # Cancel safety
     /// Safe: the release goes on in the background.
@@ -269,7 +269,7 @@ impl MultiGuard {
         join_all(self.guards.into_iter().rev().map(Guard::release)).await.into_iter().collect()
     }
 
-    /// Gives back what was got in vain, before the answer if the stores confirm it in time. The releases go on by themselves.
+    /// Gives back locks that are not needed, before the answer if the stores confirm it in time. The releases go on by themselves.
     async fn give_back(self, engine: &Engine, until: Option<Instant>) {
         match until {
             Some(until) => drop(engine.within(Patience::Until(until), self.release()).await),

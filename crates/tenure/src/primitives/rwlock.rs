@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 /// Each reader holds a share of its own, with its own lease. Both kinds of guard carry a token; only a writer's is worth checking.
 ///
 /// Re-entry is by [`Owner`], as with [`Mutex`](crate::Mutex): reading again, writing again, and reading while writing share one hold. To
-/// write while reading is refused at once, because two readers that both do it would wait for each other for ever.
+/// write while reading is refused at once, because two readers that both do it would wait for each other forever.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> tenure::Result<()> {

@@ -64,7 +64,7 @@ impl Semaphore {
         self.try_acquire_many_for(1, Duration::ZERO)
     }
 
-    /// Waits for several permits, up to 1024, which come and go together under one guard. Tasks of one process are served in the order in
+    /// Waits for several permits, up to 1024, which one guard takes and gives back together. Tasks of one process are served in the order in
     /// which they came, however many each wants. So a task that wants more than there are, because [`resize`](Self::resize) has lowered
     /// the number, blocks the tasks behind it until there are enough, or it gives up.
     /// Cancel safe as [`acquire`](Self::acquire) is.
@@ -98,7 +98,7 @@ impl Semaphore {
     }
 }
 
-/// Refuses a number of permits that nobody can be granted; zero of them leaves their number to others.
+/// Refuses a number of permits that can never be granted; zero of them leaves their number to others.
 pub(super) fn check(take: u32, of: u32) -> Result<()> {
     let most = if of == 0 { MAX_TAKE } else { MAX_TAKE.min(of) };
     if (1..=most).contains(&take) {

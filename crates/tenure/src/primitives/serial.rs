@@ -38,7 +38,7 @@ pub struct Serial {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "the work may not have been run"]
 pub enum Outcome<T> {
-    /// It came to its end, and the partition was owned all the time.
+    /// It ended, and the partition was owned all the time.
     Done(T),
     /// It was not begun: the partition is not owned here, or not any more.
     Elsewhere,

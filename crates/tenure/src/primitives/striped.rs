@@ -149,7 +149,7 @@ impl Striped {
         }
     }
 
-    /// Doubles the batch: few are got in vain when most are free, and few round trips are needed when they are not. The limit says when to
+    /// Doubles the batch: few are taken needlessly when most are free, and few round trips are needed when they are not. The limit says when to
     /// try no more, and when the time is up.
     async fn try_any(&self, stripes: &[u32], limit: Option<(Instant, Instant)>) -> Result<Option<(u32, Guard)>> {
         let engine = &self.engine;

@@ -30,7 +30,7 @@ pub(crate) trait Session {
     async fn write(&mut self, statement: &Statement) -> Result<u64, Self::Error>;
 }
 
-/// A database that is reached without the application: through a pool, or a connection that is made anew when it breaks.
+/// A database that is reached without the application: through a pool, or a connection that is made again when it breaks.
 ///
 /// Implement it to keep marks and records over another driver.
 #[async_trait]

@@ -1,7 +1,7 @@
 //! SQL for fences and records: dialects, names, statements, and the drivers that run them.
 //!
 //! [`Session`] is a connection or transaction of the application. [`Driver`] is a database that the library reaches by itself,
-//! through a pool or a connection that is made anew when it breaks. Everything above them is written once for all drivers.
+//! through a pool or a connection that is made again when it breaks. Everything above them is written once for all drivers.
 
 mod driver;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlx"))]

@@ -105,7 +105,7 @@ impl<T> Tls for T where
 
 type Connect = dyn Fn() -> BoxFuture<'static, Result<Client, tokio_postgres::Error>> + Send + Sync;
 
-/// A PostgreSQL server, over one connection that is made anew when it breaks.
+/// A PostgreSQL server, over one connection that is made again when it breaks.
 pub struct Postgres(Arc<Link>);
 
 struct Link {

@@ -1,7 +1,7 @@
 //! PostgreSQL, MySQL, MariaDB and SQLite over `sqlx`.
 //!
-//! It names no driver of sqlx, and so brings none: the application's features of sqlx choose them. The price is that a number of
-//! rows has no common type there, and is asked of the database.
+//! It names no driver of sqlx, and so brings none: the application's features of sqlx choose them. But a number of
+//! rows has no common type there, so the database is asked for it.
 
 use std::fmt;
 use std::str::FromStr;

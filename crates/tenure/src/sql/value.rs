@@ -1,6 +1,6 @@
-//! What takes the places of placeholders.
+//! The values of placeholders.
 
-/// What takes the place of one placeholder.
+/// The value of one placeholder.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
@@ -48,7 +48,7 @@ impl<T: Into<Self>> From<Option<T>> for Value {
     }
 }
 
-/// What takes the places of a fragment's placeholders, in order: `()`, `[1, 2]`, a vector, or a tuple of several types.
+/// The values of a fragment's placeholders, in order: `()`, `[1, 2]`, a vector, or a tuple of several types.
 pub trait Binds {
     /// One by one.
     fn values(self) -> Vec<Value>;

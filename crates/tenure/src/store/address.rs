@@ -1,4 +1,4 @@
-//! What a store is given of its URL. Nothing here is shown as it is written: with a `?`, a `/` or a `|` in a password that is not
+//! The parts of a URL that a store gets. None of them is shown as written: with a `?`, a `/` or a `|` in a password that is not
 //! percent-encoded, any part of a URL may be a part of a password.
 
 use std::fmt;
@@ -7,7 +7,7 @@ use super::{Form, Options, Scheme, StoreOptions, decode, key};
 use crate::error::{Error, Result};
 use crate::secret::Secret;
 
-/// What a store is given of its URL: all but its credentials, which stand apart, and the options that all stores share.
+/// The parts of a URL that a store gets: all except the options that all stores share. Credentials are apart.
 pub struct Address {
     pub(crate) scheme: &'static str,
     pub(crate) place: String,
@@ -22,14 +22,14 @@ impl Address {
         self.scheme
     }
 
-    /// What stands between the scheme's colon and the options, without credentials, percent-encoded as it was:
+    /// The part between the scheme's colon and the options, without credentials, percent-encoded as it was:
     /// `//host:1234/path`.
     #[must_use]
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// Who logs in, where the URL says so.
+    /// The login, if the URL has one.
     #[must_use]
     pub fn credentials(&self) -> Option<&Credentials> {
         self.credentials.as_ref()
@@ -52,7 +52,7 @@ impl fmt::Debug for Address {
     }
 }
 
-/// Who logs in. Its `Debug` shows nothing.
+/// A login. Its `Debug` shows nothing.
 #[derive(Clone)]
 pub struct Credentials {
     user: Option<String>,

@@ -33,7 +33,7 @@
 //! # fn main() -> Result<()> { tokio::runtime::Runtime::new().unwrap().block_on(example()) }
 //! ```
 //!
-//! What all stores share is done before a store is asked: credentials are taken off the URL, so that no label, no error and no
+//! The common part is done before a store is asked: credentials are taken off the URL, so that no label, no error and no
 //! `Debug` made of the rest can show them; an option that the scheme does not have is refused; `lease` and `timeout` are
 //! read, and `prefix` is put before every name.
 
@@ -58,10 +58,10 @@ use crate::clock::{Clock, Drift};
 use crate::error::Error;
 use crate::error::Result;
 
-/// A store on its way.
+/// The future of a store that is being opened.
 pub type Opening = Pin<Box<dyn Future<Output = Result<Opened>> + Send>>;
 
-/// A store whose options are set in code: `RedisOptions`, `SqliteOptions` and their kin, in [`options`](crate::options). A store of
+/// A store whose options are set in code: `RedisOptions`, `SqliteOptions` and others, in [`options`](crate::options). A store of
 /// another crate is handed to [`Builder::backend`](crate::Builder::backend) when it is open.
 pub trait StoreOptions: Sealed + std::fmt::Debug + Send + Sync + 'static {
     /// The scheme of the URL that would say the same.
@@ -87,17 +87,17 @@ pub(crate) use self::sealed::Sealed;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Context {
-    /// Who opens it.
+    /// The client that opens it.
     pub client: Client,
     /// The lease clock of its locker. A store in this process counts leases by it.
     pub clock: Clock,
-    /// The longest that one call may take, reconnecting included. The engine keeps to it by itself.
+    /// The longest that one call may take, reconnecting included. The engine enforces it too.
     pub timeout: Duration,
     /// The lease of claims that give none.
     pub lease: Duration,
     /// How much its locker shortens leases.
     pub drift: Drift,
-    /// What all names begin with: a store may keep what belongs to no name under it too. Names have it already.
+    /// The prefix of all names. A store may also keep records that belong to no name under it. Names have it already.
     pub prefix: String,
     /// Opens other stores, for one that is made of them.
     pub(crate) registry: Registry,

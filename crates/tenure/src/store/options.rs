@@ -1,4 +1,4 @@
-//! What stands after the `?` of a URL.
+//! The options after the `?` of a URL.
 
 use std::fmt;
 use std::time::Duration;

@@ -61,7 +61,7 @@ impl Scheme {
         Self { place, ..self }
     }
 
-    /// Its URLs have no host: what stands there is a path or a name, in which an `@` means nothing.
+    /// Its URLs have no host, but a path or a name, in which an `@` has no meaning.
     #[must_use]
     pub const fn local(self) -> Self {
         Self { form: Form::Local, ..self }

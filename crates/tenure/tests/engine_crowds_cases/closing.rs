@@ -1,4 +1,4 @@
-//! Closing, by several at once.
+//! Closing, by several callers at once.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What many who wait for a latch are told.
+//! What many waiters of a latch are told.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

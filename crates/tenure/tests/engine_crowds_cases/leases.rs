@@ -1,4 +1,4 @@
-//! No hold is lost for the sake of others.
+//! No hold is lost because of others.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A store with one way in, as slow as it is told to be.
+//! A store that serves one call at a time, as slowly as a test says.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! A turn for everybody, also of other clients.
+//! A turn for every caller, also of other clients.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -56,7 +56,7 @@ async fn many_tasks_of_one_client_leave_a_turn_to_one_of_another() {
 #[tokio::test(start_paused = true)]
 async fn a_task_that_comes_back_at_once_leaves_a_turn_to_one_of_another_client() {
     for write in [false, true] {
-        // Nobody of its process stands in line behind it.
+        // Nobody of its process stands in the queue behind it.
         let (_, far, near) = lockers(Slow { question_takes: Duration::from_millis(30), ..Slow::default() });
         let grants = Arc::new(AtomicU64::new(0));
         let comes_back = tokio::spawn({
@@ -80,7 +80,7 @@ async fn a_lock_that_is_left_to_others_is_still_had_by_who_has_little_time() {
     let (store, locker, other) = store(Slow { answer_takes: Duration::from_millis(1), ..Slow::default() });
     let owner = other.mutex("b").lock().await.expect("locked").owner_id();
     let held = locker.mutex("a").lock().await.expect("locked");
-    // In line for half a minute, and never there when it could have the lock.
+    // In the queue for half a minute, and never there when it could have the lock.
     let name = Resource::new("a").expect("a name");
     let waits = Claim { queue: Queue::Allowed, ..Claim::new(name, owner, Mode::Exclusive, Duration::from_secs(30)) };
     let busy = store.inner().acquire(&waits).await.expect("asked");

@@ -1,4 +1,4 @@
-//! What nobody knows is an error, and not reported as busy.
+//! An unknown outcome is an error, and not reported as busy.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

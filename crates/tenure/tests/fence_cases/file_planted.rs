@@ -1,4 +1,4 @@
-//! What somebody else has put in the places of a fenced file.
+//! What another user has put in place of a fenced file, its fence or its parts.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};

@@ -1,4 +1,4 @@
-//! What a sender cannot do to a fence between services: close a resource for good, fill the memory.
+//! What a sender cannot do to a fence between services: close a resource forever, fill the memory.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! The least of an HTTP/1.1 client: one connection that is kept alive, and headers as bytes.
+//! A minimal HTTP/1.1 client: one connection that is kept alive, and headers as bytes.
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};

@@ -1,4 +1,4 @@
-//! Names of tables and columns: whatever they are, they are names.
+//! Names of tables and columns: any text in them is a name, never SQL.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What each database has of its own.
+//! What is particular to each database.
 
 use std::process::Command;
 

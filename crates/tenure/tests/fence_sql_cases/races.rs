@@ -1,4 +1,4 @@
-//! What several do at the same time.
+//! Writers at the same time.
 
 use std::sync::Barrier;
 use std::sync::mpsc::channel;

@@ -1,4 +1,4 @@
-//! Those who wait in a cluster hear of what they wait for, whatever becomes of the connections that they hear it over.
+//! Waiters in a cluster are woken, whatever happens to the connections of their channels.
 
 use std::time::{Duration, Instant};
 
@@ -32,8 +32,8 @@ fn clients(raw: &mut Connection, which: impl Fn(&str) -> bool) -> Vec<u64> {
     clients.lines().filter(|line| which(line)).filter_map(number).collect()
 }
 
-/// The channel of the only one in line.
-fn place(raw: &mut Connection, name: &str) -> Option<String> {
+/// The channel of the only waiter.
+fn channel_of_the_first(raw: &mut Connection, name: &str) -> Option<String> {
     let head: Option<String> = cmd("LINDEX").arg(format!("redisson_lock_queue:{{{name}}}")).arg(0).query(raw).expect("asked");
     head.map(|head| format!("redisson_lock__channel:{{{name}}}:{head}"))
 }
@@ -43,7 +43,7 @@ fn subscribers(raw: &mut Connection, channel: &str) -> u32 {
 }
 
 fn is_heard(raw: &mut Connection, name: &str) -> bool {
-    place(raw, name).is_some_and(|channel| subscribers(raw, &channel) == 1)
+    channel_of_the_first(raw, name).is_some_and(|channel| subscribers(raw, &channel) == 1)
 }
 
 /// A cluster of one server behind a cable on which what is sent takes a while.
@@ -67,7 +67,7 @@ pub(crate) fn a_channel_connection_that_breaks_while_one_subscribes_deafens_nobo
         let first = tokio::spawn(waiter.mutex("A").fair().lock());
         eventually("the first is heard", || is_heard(&mut raw, "A"));
         let second = tokio::spawn(waiter.mutex("B").fair().lock());
-        eventually("the second has asked", || place(&mut raw, "B").is_some());
+        eventually("the second has asked", || channel_of_the_first(&mut raw, "B").is_some());
         cable.hold_requests();
         eventually("its subscription is on its way", || cable.has_held_request());
         cmd("CLIENT").arg("KILL").arg("TYPE").arg("pubsub").query::<()>(&mut raw).expect("killed");
@@ -77,7 +77,7 @@ pub(crate) fn a_channel_connection_that_breaks_while_one_subscribes_deafens_nobo
             within(SOON, || is_heard(&mut raw, name).then_some(())).unwrap_or_else(|| panic!("{name} is deaf"));
         }
         for (name, waiting) in [("A", first), ("B", second)] {
-            let channel = place(&mut raw, name).expect("in line");
+            let channel = channel_of_the_first(&mut raw, name).expect("in the queue");
             cmd("DEL").arg(name).query::<()>(&mut raw).expect("free");
             cmd("SPUBLISH").arg(channel).arg("0").query::<()>(&mut raw).expect("told");
             drop(must("woken", waiting).await.expect("no panic").expect("locked"));
@@ -120,7 +120,7 @@ pub(crate) fn a_subscription_that_comes_late_is_not_left_behind_in_a_cluster() {
         eventually("the first is subscribed", || is_heard(&mut raw, "K"));
         let subscribed = calls(&mut raw, "ssubscribe");
         let waiting = tokio::spawn(waiter.mutex("L").fair().try_lock_for(Duration::from_millis(900)));
-        let channel = until("it has asked", || place(&mut raw, "L"));
+        let channel = until("it has asked", || channel_of_the_first(&mut raw, "L"));
         cable.hold_requests();
         eventually("its subscription is on its way", || cable.has_held_request());
         drop(must("its time is over", waiting).await.expect("no panic"));

@@ -1,4 +1,4 @@
-//! Holds of every kind in a slot that is on its way for longer than a lease: renewed, and given back.
+//! Holds of every kind in a slot that moves for longer than a lease: renewed, and given back.
 
 use std::time::{Duration, Instant};
 
@@ -99,8 +99,8 @@ pub(crate) fn a_hold_whose_keys_are_at_two_servers_is_renewed_and_given_back() {
             let (locker, other) = (connect(&url).await, connect(&url).await);
             let guards = hold_all(&locker).await;
             let next = tokio::spawn(other.mutex(name("fair")).fair().lock());
-            must("it is in line", async {
-                while other.mutex(name("fair")).inspect().await.expect("inspected").line.is_empty() {
+            must("it is in the queue", async {
+                while other.mutex(name("fair")).inspect().await.expect("inspected").queue.is_empty() {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
             })
@@ -113,7 +113,7 @@ pub(crate) fn a_hold_whose_keys_are_at_two_servers_is_renewed_and_given_back() {
             give_back(guards).await;
             cluster.migrate_keys(slot, home, away);
             cluster.end_migration(slot, away);
-            drop(must("the next in line", next).await.expect("no panic").expect("locked"));
+            drop(must("the next in the queue", next).await.expect("no panic").expect("locked"));
             must("all is given back", async {
                 while other.stats().holding > 0 {
                     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -134,14 +134,14 @@ pub(crate) fn who_stops_waiting_in_a_slot_on_its_way_is_forgotten() {
         let (holder, waiter, other) = (connect(&url).await, connect(&url).await, connect(&url).await);
         let held = holder.mutex(name("fair")).fair().lock().await.expect("locked");
         let reader = holder.rwlock(name("read")).read().await.expect("read");
-        let in_line = tokio::spawn(waiter.mutex(name("fair")).fair().lock());
+        let queued = tokio::spawn(waiter.mutex(name("fair")).fair().lock());
         let writer = tokio::spawn(waiter.rwlock(name("read")).write());
         let (home, away) = (cluster.owner(slot), cluster.other_master(slot));
         let keys = || -> Vec<String> {
             cmd("CLUSTER").arg("GETKEYSINSLOT").arg(slot).arg(100).query(&mut cluster.raw(home)).expect("listed")
         };
         let stands = |key: &str| keys().iter().any(|other| other == key);
-        must("both are in line", async {
+        must("both are in the queue", async {
             while !stands("redisson_lock_queue:{tag}:fair") || !stands("tenure_rwlock_writers:{tag}:read") {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
@@ -149,7 +149,7 @@ pub(crate) fn who_stops_waiting_in_a_slot_on_its_way_is_forgotten() {
         .await;
         cluster.begin_migration(slot, away);
         cluster.migrate_some(slot, home, away, |key| [name("fair"), name("read")].iter().any(|name| name == key));
-        in_line.abort();
+        queued.abort();
         writer.abort();
         must("they are forgotten", async {
             while stands("redisson_lock_queue:{tag}:fair") || stands("tenure_rwlock_writers:{tag}:read") {
@@ -179,7 +179,7 @@ pub(crate) fn a_reader_of_a_slot_on_its_way_is_not_taken_for_dead_by_another() {
             let second = lock(&two).note("so that all keys are there").read().await.expect("read");
             let share = format!("{}:rwlock_timeout", second.owner_id());
             let waits = tokio::spawn(lock(&writer).write());
-            must("a writer in line", async {
+            must("a writer in the queue", async {
                 while lock(&one).try_read().await.expect("asked").is_some() {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }

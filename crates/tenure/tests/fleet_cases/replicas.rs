@@ -1,4 +1,4 @@
-//! `sync=k`, and what happens to a lock that a replica never heard of.
+//! `sync=k`, and what happens to a lock that a replica never got.
 
 use std::time::{Duration, Instant};
 

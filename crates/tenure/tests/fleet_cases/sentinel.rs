@@ -1,4 +1,4 @@
-//! A master that dies, hangs or is relieved while locks on it are held and waited for.
+//! A master that dies, hangs or is replaced while locks on it are held and waited for.
 
 use std::time::Instant;
 

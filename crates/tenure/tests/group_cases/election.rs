@@ -1,4 +1,4 @@
-//! One leader, and everybody can see who.
+//! One leader, visible to all.
 
 use std::time::Duration;
 

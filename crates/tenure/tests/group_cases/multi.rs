@@ -117,7 +117,7 @@ pub(crate) async fn a_part_that_is_lost_while_another_is_waited_for_ends_the_wai
     let lease = Duration::from_secs(3);
     let waiter = tokio::spawn(Multi::of(["a", "b"].map(|name| ours.mutex(name).lease(lease))).lock());
     // Until it holds `a` and waits for `b`, and no longer asks for both at once: that gives `a` back.
-    eventually("in line", async || {
+    eventually("in the queue", async || {
         let a = theirs.mutex("a").inspect().await.expect("inspected");
         let stats = ours.stats();
         !a.holders.is_empty() && stats.not_granted == 1 && stats.waiting == 1 && stats.holding == 1

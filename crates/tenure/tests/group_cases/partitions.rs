@@ -1,4 +1,4 @@
-//! Work that is split, spread over whoever is there.
+//! Work that is split, and spread over the live members.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};

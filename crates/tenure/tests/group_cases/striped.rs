@@ -74,7 +74,7 @@ pub(crate) async fn whoever_waits_for_any_gets_the_first_and_nothing_else(store:
     let all = || Multi::of((0..4).map(|index| theirs.striped("s", 4).stripe(index).expect("a stripe")));
     let held = all().lock().await.expect("locked");
     let waiter = tokio::spawn(ours.striped("s", 4).lock_any());
-    eventually("in every line", async || ours.stats().waiting == 4).await;
+    eventually("in every queue", async || ours.stats().waiting == 4).await;
     let gone = ours.striped("s", 4).lock_any();
     assert!(tokio::time::timeout(SOON, gone).await.is_err());
     // All at the same moment: three are given back.

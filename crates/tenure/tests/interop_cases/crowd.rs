@@ -1,4 +1,4 @@
-//! Four of Java and four of ours at once.
+//! Four threads of Java and four tasks of ours at once.
 
 use tenure::Locker;
 

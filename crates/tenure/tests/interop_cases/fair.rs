@@ -1,4 +1,4 @@
-//! The line of a fair lock, in which both stand.
+//! The queue of a fair lock, in which both sides wait.
 
 use std::time::{Duration, Instant};
 
@@ -12,20 +12,20 @@ use tenure_testkit::eventually;
 use tenure_testkit::locker::{block_on, connect, must};
 
 pub(crate) const CASES: &[Case] = &[
-    ("both_are_served_in_the_order_of_the_line", both_are_served_in_the_order_of_the_line),
-    ("one_that_gives_up_leaves_the_line", one_that_gives_up_leaves_the_line),
-    ("a_java_that_dies_in_line_is_passed_over", a_java_that_dies_in_line_is_passed_over),
-    ("a_rust_that_dies_first_in_line_costs_its_lease", a_rust_that_dies_first_in_line_costs_its_lease),
+    ("both_are_served_in_the_order_of_the_queue", both_are_served_in_the_order_of_the_queue),
+    ("one_that_gives_up_leaves_the_queue", one_that_gives_up_leaves_the_queue),
+    ("a_java_that_dies_in_the_queue_is_passed_over", a_java_that_dies_in_the_queue_is_passed_over),
+    ("a_rust_that_dies_first_in_the_queue_costs_its_lease", a_rust_that_dies_first_in_the_queue_costs_its_lease),
     ("a_rust_that_dies_behind_java_costs_its_lease", a_rust_that_dies_behind_java_costs_its_lease),
 ];
 
-/// Waits until so many are in line, and says who.
-async fn line(locker: &Locker, name: &str, length: usize) -> Vec<String> {
-    must("they are in line", async {
+/// Waits until so many are in the queue, and says who.
+async fn queue(locker: &Locker, name: &str, length: usize) -> Vec<String> {
+    must("they are in the queue", async {
         loop {
-            let line = locker.mutex(name).inspect().await.expect("seen").line;
-            if line.len() == length {
-                return line;
+            let queue = locker.mutex(name).inspect().await.expect("seen").queue;
+            if queue.len() == length {
+                return queue;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -33,7 +33,7 @@ async fn line(locker: &Locker, name: &str, length: usize) -> Vec<String> {
     .await
 }
 
-fn both_are_served_in_the_order_of_the_line(place: Place, kind: Kind) {
+fn both_are_served_in_the_order_of_the_queue(place: Place, kind: Kind) {
     const PAIRS: usize = 4;
     let site = place.site();
     let java: Vec<_> = (0..PAIRS).map(|_| site.java.actor()).collect();
@@ -46,11 +46,11 @@ fn both_are_served_in_the_order_of_the_line(place: Place, kind: Kind) {
             // One has more patience than is usual, and one has less: what it takes off the others' deadlines is as much.
             let how = [("take", ""), ("try", "wait=1200000"), ("try", "wait=60000"), ("take", "")][i];
             java.tell(&kind.tell(how.0, &name, &format!("{} lease=600000", how.1)));
-            line(&lockers[0], &name, 2 * i + 1).await;
+            queue(&lockers[0], &name, 2 * i + 1).await;
             ours.push(tokio::spawn((kind.take)(&lockers[i % 2], &name)));
-            let line = line(&lockers[0], &name, 2 * i + 2).await;
+            let queue = queue(&lockers[0], &name, 2 * i + 2).await;
             let client = lockers[i % 2].client_id().to_string();
-            assert!(line[2 * i + 1].starts_with(&client) && !line[2 * i].starts_with(&client), "{line:?}");
+            assert!(queue[2 * i + 1].starts_with(&client) && !queue[2 * i].starts_with(&client), "{queue:?}");
         }
         // Nobody comes in between.
         assert_eq!(site.java.actor().ask(&kind.tell("try", &name, "")), "refused");
@@ -58,20 +58,20 @@ fn both_are_served_in_the_order_of_the_line(place: Place, kind: Kind) {
         hold.give().await;
         for (i, (java, ours)) in java.iter().zip(&mut ours).enumerate() {
             java.answer();
-            line(&lockers[0], &name, 2 * (PAIRS - i) - 1).await;
+            queue(&lockers[0], &name, 2 * (PAIRS - i) - 1).await;
             assert!(!ours.is_finished(), "Java was before it");
             java.ask(&kind.tell("give", &name, ""));
             let hold = must("its turn", ours).await.expect("no panic");
-            line(&lockers[0], &name, 2 * (PAIRS - i) - 2).await;
+            queue(&lockers[0], &name, 2 * (PAIRS - i) - 2).await;
             hold.check();
             hold.give().await;
         }
         let state = lockers[0].mutex(&name).inspect().await.expect("seen");
-        assert!(state.holders.is_empty() && state.line.is_empty(), "{state:?}");
+        assert!(state.holders.is_empty() && state.queue.is_empty(), "{state:?}");
     });
 }
 
-fn one_that_gives_up_leaves_the_line(place: Place, kind: Kind) {
+fn one_that_gives_up_leaves_the_queue(place: Place, kind: Kind) {
     let site = place.site();
     let (java, other) = (site.java.actor(), site.java.actor());
     let name = name(kind, "gives_up", &java);
@@ -79,14 +79,14 @@ fn one_that_gives_up_leaves_the_line(place: Place, kind: Kind) {
         let locker = connect(&url(site, kind, "10m")).await;
         let hold = (kind.take)(&locker, &name).await;
         let waiter = tokio::spawn((kind.take)(&locker, &name));
-        line(&locker, &name, 1).await;
+        queue(&locker, &name, 1).await;
         other.tell(&kind.tell("take", &name, ""));
-        line(&locker, &name, 2).await;
+        queue(&locker, &name, 2).await;
         other.falls_asleep();
         assert_eq!(java.ask(&kind.tell("try", &name, "wait=50")), "refused");
-        line(&locker, &name, 2).await;
+        queue(&locker, &name, 2).await;
         waiter.abort();
-        let left = line(&locker, &name, 1).await;
+        let left = queue(&locker, &name, 1).await;
         assert!(!left[0].starts_with(&locker.client_id().to_string()), "{left:?}");
         hold.give().await;
         other.answer();
@@ -95,7 +95,7 @@ fn one_that_gives_up_leaves_the_line(place: Place, kind: Kind) {
 }
 
 /// Its place ends with the patience that Redisson gives it, from the end of the lease that it found on.
-fn a_java_that_dies_in_line_is_passed_over(place: Place, kind: Kind) {
+fn a_java_that_dies_in_the_queue_is_passed_over(place: Place, kind: Kind) {
     let site = place.site();
     let mut peer = site.another_java(&["--watchdog", SHORT_MS, "--fair-wait", SHORT_MS]);
     let name = name(kind, "dead_java", &peer.actor());
@@ -103,16 +103,16 @@ fn a_java_that_dies_in_line_is_passed_over(place: Place, kind: Kind) {
         let locker = connect(&url(site, kind, SHORT)).await;
         let hold = (kind.take)(&locker, &name).await;
         peer.actor().tell(&kind.tell("take", &name, ""));
-        line(&locker, &name, 1).await;
+        queue(&locker, &name, 1).await;
         let waiter = tokio::spawn((kind.take)(&locker, &name));
-        line(&locker, &name, 2).await;
+        queue(&locker, &name, 2).await;
         peer.kill();
         hold.give().await;
         must("its turn", waiter).await.expect("no panic").give().await;
     });
 }
 
-/// How many milliseconds a place in line still has, by the deadline that Redisson goes by.
+/// How many milliseconds a queue position still has, by the deadline that Redisson goes by.
 fn place_ends_in(site: &Site, name: &str, owner: &str) -> f64 {
     let mut raw = site.raw(name);
     let deadline: f64 =
@@ -123,8 +123,8 @@ fn place_ends_in(site: &Site, name: &str, owner: &str) -> f64 {
 
 const SHORT_FOR: Duration = Duration::from_secs(5);
 
-/// Also where nobody of ours asks any more, who would take it out of the line.
-fn a_rust_that_dies_first_in_line_costs_its_lease(place: Place, kind: Kind) {
+/// Also where nobody of ours asks any more, who would take it out of the queue.
+fn a_rust_that_dies_first_in_the_queue_costs_its_lease(place: Place, kind: Kind) {
     let site = place.site();
     let java = site.java.actor();
     let name = name(kind, "dead_rust", &java);
@@ -133,9 +133,9 @@ fn a_rust_that_dies_first_in_line_costs_its_lease(place: Place, kind: Kind) {
         let locker = connect(&url(site, kind, SHORT)).await;
         let hold = (kind.take)(&locker, &name).await;
         let mut dying = Holder::waiting(kind, &url(site, kind, SHORT), &name);
-        let dead = line(&locker, &name, 1).await.remove(0);
+        let dead = queue(&locker, &name, 1).await.remove(0);
         java.tell(&kind.tell("take", &name, ""));
-        line(&locker, &name, 2).await;
+        queue(&locker, &name, 2).await;
         assert!(place_ends_in(site, &name, &dead) <= 5000.0);
         dying.kill();
         let died = Instant::now();
@@ -156,11 +156,11 @@ fn a_rust_that_dies_behind_java_costs_its_lease(place: Place, kind: Kind) {
         let locker = connect(&url(site, kind, "10m")).await;
         let hold = (kind.take)(&locker, &name).await;
         first.tell(&kind.tell("take", &name, "lease=600000"));
-        line(&locker, &name, 1).await;
+        queue(&locker, &name, 1).await;
         let mut dying = Holder::waiting(kind, &url(site, kind, SHORT), &name);
-        let dead = line(&locker, &name, 2).await.remove(1);
+        let dead = queue(&locker, &name, 2).await.remove(1);
         last.tell(&kind.tell("take", &name, ""));
-        line(&locker, &name, 3).await;
+        queue(&locker, &name, 3).await;
         last.falls_asleep();
         dying.kill();
         hold.give().await;

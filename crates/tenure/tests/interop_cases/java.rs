@@ -1,4 +1,4 @@
-//! Redisson and we, on the same names.
+//! Redisson and Tenure on the same names.
 
 use super::kinds::{FAIR, FENCED, JAVA_READS, Kind, LOCK, PERMIT, RUST_READS, SEMAPHORE, WRITERS};
 use super::place::{Place, Site};

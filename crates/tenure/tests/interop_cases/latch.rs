@@ -1,4 +1,4 @@
-//! Redisson's RCountDownLatch and ours. It is held by nobody, so it has cases of its own.
+//! Redisson's RCountDownLatch and ours. It has no holder, so it has cases of its own.
 
 use tenure::Error;
 

@@ -11,7 +11,7 @@ use tenure_testkit::locker::{block_on, connect, must};
 pub(crate) const CASES: &[Case] = &[
     ("no_reader_sees_half_a_write", no_reader_sees_half_a_write),
     ("a_writer_that_turns_reader_wakes_readers_of_java", a_writer_that_turns_reader_wakes_readers_of_java),
-    ("a_writer_of_ours_in_line_stops_only_us", a_writer_of_ours_in_line_stops_only_us),
+    ("a_writer_of_ours_in_the_queue_stops_only_us", a_writer_of_ours_in_the_queue_stops_only_us),
 ];
 
 const EACH: u64 = 100;
@@ -90,8 +90,8 @@ fn a_writer_that_turns_reader_wakes_readers_of_java(place: Place, kind: Kind) {
     });
 }
 
-/// A writer of ours in line stops readers of ours, not those of Java, and stops nobody once it has gone.
-fn a_writer_of_ours_in_line_stops_only_us(place: Place, kind: Kind) {
+/// A writer of ours in the queue stops readers of ours, not those of Java, and stops nobody once it has gone.
+fn a_writer_of_ours_in_the_queue_stops_only_us(place: Place, kind: Kind) {
     let site = place.site();
     let (one, two) = (site.java.actor(), site.java.actor());
     let name = name(kind, "gives_up", &one);
@@ -101,10 +101,10 @@ fn a_writer_of_ours_in_line_stops_only_us(place: Place, kind: Kind) {
         one.ask(&format!("take read {name} lease=600000"));
         let writer = tokio::spawn(lock.write());
         site.awaits(&name, 1);
-        assert!(lock.try_read().await.expect("asked").is_none(), "a writer is in line");
+        assert!(lock.try_read().await.expect("asked").is_none(), "a writer is in the queue");
         assert_eq!(two.ask(&format!("try read {name}")), "taken");
         writer.abort();
-        let reader = must("the writer has left the line", lock.read()).await.expect("taken");
+        let reader = must("the writer has left the queue", lock.read()).await.expect("taken");
         for java in [&one, &two] {
             java.ask(&format!("give read {name}"));
         }

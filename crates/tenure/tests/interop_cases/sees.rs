@@ -1,4 +1,4 @@
-//! What each side's own questions say of the other's holds.
+//! What each side's own API shows of the other's holds.
 
 use tenure::backend::Mode;
 

@@ -1,4 +1,4 @@
-//! The record in the transaction of the work: exactly once, whatever is killed.
+//! The record in the transaction of the work: exactly once, whichever process is killed.
 
 use std::sync::Arc;
 use std::time::Duration;

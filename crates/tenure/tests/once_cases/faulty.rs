@@ -1,4 +1,4 @@
-//! Records that lose replies, or whole questions.
+//! Records that lose replies or requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,4 +1,4 @@
-//! What records in Redis have of their own.
+//! What is particular to records in Redis.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Processes that are killed between any two steps, and what those who come after them are told.
+//! Processes that are killed between any two steps, and what the next attempts are told.
 
 use std::io::{BufRead, Write};
 use std::sync::Arc;

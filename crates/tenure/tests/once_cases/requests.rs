@@ -1,4 +1,4 @@
-//! What needs no server.
+//! Tests that need no server.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

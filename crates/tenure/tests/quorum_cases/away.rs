@@ -1,4 +1,4 @@
-//! Nodes that are away: stopped, cut off, or swallowed up without a word.
+//! Nodes that are away: stopped, cut off, or silent.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Nodes that come back without what they knew.
+//! Nodes that come back without their data.
 
 use std::time::{Duration, Instant};
 
@@ -154,7 +154,7 @@ pub(crate) fn a_majority_of_young_nodes_says_for_how_long_it_does_not_count() {
         let said = error.to_string();
         assert_eq!((error.is_transient(), error.fault()), (true, Some(tenure::Fault::Quarantine)), "{said}");
         for node in &set.nodes {
-            let words = format!("127.0.0.1:{}: restarted of late and may have forgotten locks; counts again in ", node.port);
+            let words = format!("127.0.0.1:{}: recently restarted and may have forgotten locks; counts again in ", node.port);
             assert!(said.contains(&words), "{said}");
         }
         let tenure::Error::TooFewNodes(few) = error else { panic!("{error:?}") };

@@ -1,4 +1,4 @@
-//! Many who ask at once, and many who wait.
+//! Many clients that ask at once, and many waiters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! A node that has restarted has forgotten, and must not count too soon.
+//! A restarted node has forgotten its votes, and must not count too soon.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn a_node_that_restarted_does_not_count_until_the_longest_lease_has_passed
     set.away(&[1], true);
     let error = locker.mutex("a").try_lock().await.expect_err("one vote that counts");
     assert!(error.is_transient(), "{error}");
-    assert!(error.to_string().contains("node 0: restarted of late"), "{error}");
+    assert!(error.to_string().contains("node 0: recently restarted"), "{error}");
     let members = locker.stats().nodes;
     assert!(matches!(members[0].standing, Standing::Quarantined { left } if left <= LEASE), "{members:?}");
     let start = Instant::now();
@@ -80,7 +80,7 @@ async fn a_lease_that_comes_into_use_later_quarantines_nobody() {
     tokio::time::sleep(LEASE * 50).await;
     for locker in [&early, &set.locker().await] {
         let error = locker.mutex("x").try_lock().await.expect_err("one vote that counts").to_string();
-        assert!(error.contains("node 0: restarted of late"), "{error}");
+        assert!(error.contains("node 0: recently restarted"), "{error}");
     }
 }
 
@@ -95,7 +95,7 @@ async fn who_has_been_idle_asks_the_others_before_a_restarted_node_counts() {
     tokio::time::sleep(LEASE * 2).await;
     for _ in 0..3 {
         let error = idle.mutex("a").try_lock().await.expect_err("one vote that counts").to_string();
-        assert!(error.contains("node 0: restarted of late"), "{error}");
+        assert!(error.contains("node 0: recently restarted"), "{error}");
     }
     tokio::time::sleep(LEASE * 9).await;
     assert!(idle.mutex("a").try_lock().await.expect("asked").is_some());

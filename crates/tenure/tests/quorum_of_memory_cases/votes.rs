@@ -1,4 +1,4 @@
-//! Which votes make a lock, and what is said where they do not.
+//! Which votes make a lock, and what the error says where they do not.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +56,7 @@ async fn what_a_majority_cannot_decide_is_not_supported() {
     let locker = set.locker().await;
     let refused = locker.semaphore("s", 2).acquire().await.expect_err("three winners of two permits");
     assert!(matches!(refused, Error::Unsupported { .. }), "{refused}");
-    let refused = locker.mutex("f").fair().lock().await.expect_err("lines differ by node");
+    let refused = locker.mutex("f").fair().lock().await.expect_err("queues differ by node");
     assert!(matches!(refused, Error::Unsupported { .. }), "{refused}");
 }
 

@@ -1,4 +1,4 @@
-//! The fair lock under load: who is served when, and what that costs.
+//! The fair lock under load: the order of service, and its cost.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::cost::{calls, reset};
 use tenure_testkit::RedisServer;
 use tenure_testkit::locker::{block_on, connect, must};
 
-pub(crate) fn a_thousand_in_line_are_served_in_order_for_three_commands_each() {
+pub(crate) fn a_thousand_in_the_queue_are_served_in_order_for_three_commands_each() {
     let server = RedisServer::start();
     let mut raw = server.raw();
     block_on(async {
@@ -30,14 +30,14 @@ pub(crate) fn a_thousand_in_line_are_served_in_order_for_three_commands_each() {
                 guard.release().await.expect("given back");
             });
         }
-        let line = must("all are in line", async {
+        let queue = must("all are in the queue", async {
             loop {
                 let state = lockers[0].mutex("L").inspect().await.expect("inspected");
                 // Subscribed too: each listens on a channel of its own.
                 let channels: Vec<String> =
                     cmd("PUBSUB").arg("CHANNELS").arg("redisson_lock__channel:*").query(&mut raw).expect("asked");
-                if state.line.len() == 1000 && channels.len() == 1000 {
-                    return state.line;
+                if state.queue.len() == 1000 && channels.len() == 1000 {
+                    return state.queue;
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
@@ -51,10 +51,10 @@ pub(crate) fn a_thousand_in_line_are_served_in_order_for_three_commands_each() {
         }
         let took = start.elapsed();
         let served = served.lock().expect("no panic");
-        let inversions = served.iter().zip(&line).filter(|(got, due)| got != due).count();
+        let inversions = served.iter().zip(&queue).filter(|(got, due)| got != due).count();
         assert_eq!((served.len(), inversions), (1000, 0));
         let counted = calls(&mut raw);
-        // A release and an acquire each; those who wait keep their places alive besides, every few seconds.
+        // A release and an acquire each; waiters keep their queue positions alive besides, every few seconds.
         let upkeep = 1000 * u64::try_from(took.as_millis()).expect("short") / 3000 + 100;
         let sent = counted.get("evalsha").copied().unwrap_or(0);
         println!("1000 hand-overs in {took:?}: {sent} scripts, {:?} unsubscriptions", counted.get("unsubscribe"));
@@ -71,15 +71,15 @@ pub(crate) fn a_head_that_is_dead_is_not_asked_about_all_the_time() {
     let mut raw = server.raw();
     block_on(async {
         let locker = connect(&format!("{}?lease=5s", server.url())).await;
-        // One of Redisson's that died in line, a while before its time is over.
+        // One of Redisson's that died in the queue, a while before its time is over.
         let now: (u64, u64) = cmd("TIME").query(&mut raw).expect("asked");
         let dead = "11111111-1111-1111-1111-111111111111:1";
         cmd("RPUSH").arg("redisson_lock_queue:{L}").arg(dead).query::<()>(&mut raw).expect("set");
         let until = now.0 * 1000 + now.1 / 1000 + 3000;
         cmd("ZADD").arg("redisson_lock_timeout:{L}").arg(until).arg(dead).query::<()>(&mut raw).expect("set");
         let waiting = tokio::spawn(locker.mutex("L").fair().lock());
-        must("in line", async {
-            while locker.mutex("L").inspect().await.expect("inspected").line.len() < 2 {
+        must("in the queue", async {
+            while locker.mutex("L").inspect().await.expect("inspected").queue.len() < 2 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         })

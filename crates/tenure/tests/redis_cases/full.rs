@@ -1,4 +1,4 @@
-//! Servers that take no more, and renewals that are refused: what that costs those who hold.
+//! Full servers and refused renewals: what they cost holders.
 
 use std::time::Duration;
 

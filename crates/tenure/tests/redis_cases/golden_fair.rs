@@ -14,14 +14,14 @@ const JAVA_WAIT: i64 = 300_000;
 /// No test takes as long, however busy the machine is.
 const LONG: i64 = 600_000;
 
-/// Stands in line as the n-th; tells under which owner.
-fn in_line(java: &mut Java, locker: &Locker, n: usize) -> (String, JoinHandle<Result<Guard>>) {
+/// Stands in the queue as the n-th; tells under which owner.
+fn queued(java: &mut Java, locker: &Locker, n: usize) -> (String, JoinHandle<Result<Guard>>) {
     let waiting = tokio::spawn(locker.mutex("L").fair().lock());
-    eventually("it stands in line", || java.queue().len() >= n);
+    eventually("it stands in the queue", || java.queue().len() >= n);
     (java.queue().remove(n - 1), waiting)
 }
 
-pub(crate) fn golden_vector_4_a_line_of_owners_and_their_deadlines() {
+pub(crate) fn golden_vector_4_a_queue_of_owners_and_their_deadlines() {
     let server = RedisServer::start();
     let mut java = Java::at(&server);
     block_on(async {
@@ -43,7 +43,7 @@ pub(crate) fn golden_vector_4_a_line_of_owners_and_their_deadlines() {
         assert_eq!((java.pttl(QUEUE), java.pttl(DEADLINES)), (-1, -1));
 
         // Behind one of Java's, whose patience is taken off when it is served.
-        let (ours, _waiting) = in_line(&mut java, &other, 3);
+        let (ours, _waiting) = queued(&mut java, &other, 3);
         assert_eq!(java.queue(), [B, C, &*ours]);
         let above = |java: &mut Java, owner: &str| {
             let ends = java.ask::<f64>(&["ZSCORE", "tenure_lock_line:{L}", owner]) as i64;
@@ -51,10 +51,10 @@ pub(crate) fn golden_vector_4_a_line_of_owners_and_their_deadlines() {
             java.deadline(owner).expect("one") - ends
         };
         assert_eq!(above(&mut java, &ours), 2 * JAVA_WAIT);
-        // Redisson's deadlines add up along the line; ours behind ours does not, and ends with the waiter's lease.
-        let (next, _waiting) = in_line(&mut java, &other, 4);
+        // Redisson's deadlines add up along the queue; ours behind ours does not, and ends with the waiter's lease.
+        let (next, _waiting) = queued(&mut java, &other, 4);
         assert_eq!(above(&mut java, &next), 2 * JAVA_WAIT);
-        // Redisson's keys stay for ever; nothing of ours does.
+        // Redisson's keys stay forever; nothing of ours does.
         for key in [QUEUE, DEADLINES] {
             assert!((1..=3_600_000).contains(&java.pttl(key)));
         }
@@ -64,17 +64,17 @@ pub(crate) fn golden_vector_4_a_line_of_owners_and_their_deadlines() {
     });
 }
 
-pub(crate) fn golden_vector_5_an_expired_lock_belongs_to_the_first_in_line() {
+pub(crate) fn golden_vector_5_an_expired_lock_belongs_to_the_first_in_the_queue() {
     let server = RedisServer::start();
     let (mut java, mut ear) = (Java::at(&server), Ear::at(&server));
     block_on(async {
         let locker = connect(&format!("{}?lease=6s", server.url())).await;
         assert_eq!(java.fair_lock(A, 300, 5000), None);
         java.fair_lock(B, 60_000, LONG).expect("busy");
-        let (ours, waiting) = in_line(&mut java, &locker, 2);
+        let (ours, waiting) = queued(&mut java, &locker, 2);
         eventually("expired", || !java.exists("L"));
         assert_eq!(ear.heard(), [], "nobody tells of it");
-        // Asking once gives no place, and nobody comes in between.
+        // Asking once gives no queue position, and nobody comes in between.
         assert!(locker.mutex("L").fair().try_lock().await.expect("asked").is_none());
         assert_eq!(java.queue(), [B, &*ours]);
         // Redisson's waiters ask without a pause while the head is dead; ours sleep.
@@ -98,14 +98,14 @@ pub(crate) fn golden_vector_5_an_expired_lock_belongs_to_the_first_in_line() {
     });
 }
 
-pub(crate) fn golden_vector_6_a_release_tells_the_first_in_line_alone() {
+pub(crate) fn golden_vector_6_a_release_tells_the_first_in_the_queue_alone() {
     let server = RedisServer::start();
     let (mut java, mut ear) = (Java::at(&server), Ear::at(&server));
     let told = |owner: &str| [message(&format!("{LOCK_CHANNEL}:{owner}"), "0")];
     block_on(async {
         let locker = connect(&server.url()).await;
         assert_eq!(java.fair_lock(B, LONG, 5000), None);
-        let (ours, waiting) = in_line(&mut java, &locker, 1);
+        let (ours, waiting) = queued(&mut java, &locker, 1);
         java.fair_lock(C, LONG, 5000).expect("busy");
         // Java's release wakes us on the channel of our own, and ours wakes Java on its own.
         assert_eq!(java.fair_unlock(B), Some(1));
@@ -132,14 +132,14 @@ pub(crate) fn golden_vector_6_a_release_tells_the_first_in_line_alone() {
     });
 }
 
-pub(crate) fn golden_vector_7_who_gives_up_costs_nobody_a_place() {
+pub(crate) fn golden_vector_7_who_gives_up_costs_nobody_a_position() {
     let server = RedisServer::start();
     let mut java = Java::at(&server);
     block_on(async {
         let locker = connect(&server.url()).await;
         assert_eq!(java.fair_lock(A, 30_000, 5000), None);
         java.fair_lock(B, 30_000, 5000).expect("busy");
-        let (ours, waiting) = in_line(&mut java, &locker, 2);
+        let (ours, waiting) = queued(&mut java, &locker, 2);
         let deadline = java.deadline(&ours).expect("one");
         // Redisson's asynchronous call takes its default off those behind instead of its own patience, which puts its own kind minutes
         // into the past. We stand far enough behind for that.
@@ -151,7 +151,7 @@ pub(crate) fn golden_vector_7_who_gives_up_costs_nobody_a_place() {
         assert_eq!(java.queue(), [&*ours, C]);
         let behind = java.deadline(C).expect("one");
         waiting.abort();
-        eventually("out of the line", || java.queue() == [C]);
+        eventually("out of the queue", || java.queue() == [C]);
         assert_eq!((java.deadline(C), java.deadline(&ours)), (Some(behind), None));
     });
 }
@@ -165,17 +165,17 @@ pub(crate) fn golden_vector_8_a_lost_list_or_set_repairs_itself() {
         java.fair_lock(B, 1000, LONG).expect("busy");
         java.run(&["DEL", DEADLINES]);
         eventually("expired", || !java.exists("L"));
-        // Redisson evicts nobody who has no deadline: a dead head would block all others for ever. Here it gets a new one.
+        // Redisson evicts nobody who has no deadline: a dead head would block all others forever. Here it gets a new one.
         let guard = must("served", locker.mutex("L").fair().lock()).await.expect("locked");
         assert_eq!(java.fields(), [(guard.owner_id().to_string(), "1".to_owned())]);
         assert!(!java.exists(QUEUE) && !java.exists(DEADLINES));
         guard.release().await.expect("given back");
 
-        // The other way round, one that lives comes back into the line.
+        // The other way round, one that lives comes back into the queue.
         assert_eq!(java.fair_lock(A, LONG, 5000), None);
-        let (ours, waiting) = in_line(&mut java, &locker, 1);
+        let (ours, waiting) = queued(&mut java, &locker, 1);
         java.run(&["DEL", QUEUE]);
-        eventually("in line again", || java.queue() == [&*ours]);
+        eventually("in the queue again", || java.queue() == [&*ours]);
         assert!(java.deadline(&ours).is_some());
         java.fair_unlock(A);
         drop(must("served", waiting).await.expect("no panic").expect("locked"));

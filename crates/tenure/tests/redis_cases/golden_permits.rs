@@ -64,7 +64,7 @@ pub(crate) fn golden_vector_18_a_new_number_keeps_its_time_to_live() {
         let locker = connect(&server.url()).await;
         let permits = locker.semaphore("L", 0).lease_fixed(LONG);
         java.run(&["SET", "L", "3", "PX", "900000"]);
-        // Redisson's change of the number makes it stay for ever.
+        // Redisson's change of the number makes it stay forever.
         permits.resize(4).await.expect("resized");
         assert_eq!((java.get("L").as_deref(), ear.heard()), (Some("4"), told("4").to_vec()));
         assert!((1..=900_000).contains(&java.pttl("L")), "{}", java.pttl("L"));
@@ -75,7 +75,7 @@ pub(crate) fn golden_vector_18_a_new_number_keeps_its_time_to_live() {
         }
         permit.release().await.expect("given back");
         assert!((1..=900_000).contains(&java.pttl("L")));
-        // A number that is to stay for ever does.
+        // A number that is to stay forever does.
         java.run(&["PERSIST", "L"]);
         permits.resize(5).await.expect("resized");
         let permit = permits.acquire().await.expect("acquired");
@@ -151,7 +151,7 @@ pub(crate) fn golden_vector_21_a_latch_is_a_number_that_goes_at_zero() {
         let latch = locker.latch("L");
         assert!(latch.set(2).await.expect("asked"));
         assert_eq!((java.get("L").as_deref(), ear.heard()), (Some("2"), told("1")));
-        // Redisson's latch stays for ever; ours ends when nobody has asked for it for a week.
+        // Redisson's latch stays forever; ours ends when nobody has asked for it for a week.
         assert!(java.pttl("L") > 0);
         assert!(!latch.set(5).await.expect("asked"));
         assert!(!java.try_set(LATCH_CHANNEL, 5, "1"));

@@ -1,4 +1,4 @@
-//! Servers that are broken or mean harm: whatever they send, little of it is kept, and soon there is an error that says so.
+//! Broken or hostile servers: little of what they send is kept, and an error soon says so.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -106,7 +106,7 @@ fn request(from: &mut impl BufRead) -> std::io::Result<Vec<String>> {
     (0..count).map(|_| word()).collect()
 }
 
-/// Answers a lock with a beginning, and then with more of the same for ever.
+/// Answers a lock with a beginning, and then with more of the same forever.
 fn a_reply_ends_the_connection(beginning: &'static [u8], more: &'static [u8], most: u64) {
     let server = Hostile::start(true, move |_, way| {
         way.say(beginning)?;
@@ -193,7 +193,7 @@ pub(crate) fn a_large_reply_is_read() {
     block_on(async {
         let locker = server.connect().await.expect("connected");
         let state = must("an answer", locker.mutex("L").inspect()).await.expect("read");
-        assert_eq!((state.line.len(), state.line[7].len()), (8, 1 << 20));
+        assert_eq!((state.queue.len(), state.queue[7].len()), (8, 1 << 20));
     });
 }
 

@@ -1,4 +1,4 @@
-//! Who answers, asked below the library: of a replica, without rights, and what it leaves behind.
+//! The identity of a server, asked below the library: of a replica, without rights, and what that leaves behind.
 
 use redis::{Connection, ErrorKind, RedisResult, Script, ServerErrorKind, cmd};
 

@@ -153,10 +153,10 @@ impl Java {
         Some(base)
     }
 
-    /// Leaves the line; `wait` is what it takes off the deadlines of those behind.
+    /// Leaves the queue; `wait` is what it takes off the deadlines of those behind.
     pub(crate) fn fair_give_up(&mut self, owner: &str, wait: i64) {
-        let (line, wait) = (self.queue(), (-wait).to_string());
-        let behind = line.iter().skip_while(|other| *other != owner).skip(1);
+        let (queue, wait) = (self.queue(), (-wait).to_string());
+        let behind = queue.iter().skip_while(|other| *other != owner).skip(1);
         let mut commands: Vec<Vec<&str>> = behind.map(|other| vec!["ZINCRBY", DEADLINES, &wait, other]).collect();
         commands.extend([vec!["ZREM", DEADLINES, owner], vec!["LREM", QUEUE, "0", owner]]);
         self.together(&commands.iter().map(Vec::as_slice).collect::<Vec<_>>());

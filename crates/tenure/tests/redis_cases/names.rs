@@ -1,4 +1,4 @@
-//! Which names are listed, at what cost, and which are no names for locks.
+//! Which names are listed, at what cost, and which no lock may have.
 
 use redis::{Connection, cmd, pipe};
 use tenure::{Error, Locker};

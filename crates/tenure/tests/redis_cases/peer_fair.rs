@@ -10,7 +10,7 @@ use super::java::{B, DEADLINES, Ear, Java, LOCK_CHANNEL, QUEUE, message};
 use tenure_testkit::locker::{block_on, connect, must};
 use tenure_testkit::{RedisServer, eventually};
 
-pub(crate) fn those_in_line_come_to_their_turn_without_any_release() {
+pub(crate) fn those_in_the_queue_come_to_their_turn_without_any_release() {
     let server = RedisServer::start();
     let mut java = Java::at(&server);
     block_on(async {
@@ -27,7 +27,7 @@ pub(crate) fn those_in_line_come_to_their_turn_without_any_release() {
                 served.lock().expect("no panic").push((turn, guard.token()));
                 guard
             });
-            eventually("in line, unless the first have had their turn", || {
+            eventually("in the queue, unless the first have had their turn", || {
                 java.queue().len() + order.lock().expect("no panic").len() > turn
             });
         }
@@ -40,7 +40,7 @@ pub(crate) fn those_in_line_come_to_their_turn_without_any_release() {
     });
 }
 
-pub(crate) fn a_long_line_is_served_in_order() {
+pub(crate) fn a_long_queue_is_served_in_order() {
     let server = RedisServer::start();
     let mut java = Java::at(&server);
     block_on(async {
@@ -58,7 +58,7 @@ pub(crate) fn a_long_line_is_served_in_order() {
                 order.lock().expect("no panic").push(turn);
                 guard.release().await.expect("given back");
             });
-            eventually("in line", || java.queue().len() > turn);
+            eventually("in the queue", || java.queue().len() > turn);
         }
         held.release().await.expect("given back");
         while let Some(done) = must("a turn", tasks.join_next()).await {
@@ -66,10 +66,10 @@ pub(crate) fn a_long_line_is_served_in_order() {
         }
         assert_eq!(*order.lock().expect("no panic"), (0..60).collect::<Vec<_>>());
     });
-    assert!(!java.exists(QUEUE) && !java.exists(DEADLINES), "nothing is left of the line");
+    assert!(!java.exists(QUEUE) && !java.exists(DEADLINES), "nothing is left of the queue");
 }
 
-pub(crate) fn short_waits_leave_the_line_as_it_was() {
+pub(crate) fn short_waits_leave_the_queue_as_it_was() {
     let server = RedisServer::start();
     let mut java = Java::at(&server);
     block_on(async {
@@ -89,35 +89,35 @@ pub(crate) fn short_waits_leave_the_line_as_it_was() {
     });
 }
 
-pub(crate) fn a_pause_of_the_server_leaves_no_place_in_line() {
+pub(crate) fn a_pause_of_the_server_leaves_no_queue_position() {
     let server = RedisServer::start();
     let mut java = Java::at(&server);
     block_on(async {
         let locker = connect(&server.url()).await;
         assert_eq!(java.fair_lock(B, 600_000, 5000), None);
         let waiting = tokio::spawn(locker.mutex("L").fair().try_lock_for(Duration::from_secs(2)));
-        eventually("in line", || java.queue().len() == 1);
+        eventually("in the queue", || java.queue().len() == 1);
         java.run(&["CLIENT", "PAUSE", "4000", "WRITE"]);
         let given_up = must("an answer", waiting).await.expect("no panic");
         assert!(given_up.expect("it was busy when last asked").is_none());
-        eventually("out of the line", || java.queue().is_empty());
+        eventually("out of the queue", || java.queue().is_empty());
         assert!(!java.exists(DEADLINES));
     });
 }
 
-pub(crate) fn a_break_calls_the_first_in_line() {
+pub(crate) fn a_break_calls_the_first_in_the_queue() {
     let server = RedisServer::start();
     let (mut java, mut ear) = (Java::at(&server), Ear::at(&server));
     block_on(async {
         let (one, other) = (connect(&server.url()).await, connect(&server.url()).await);
         let held = one.mutex("L").fair().lock().await.expect("locked");
         let waiting = tokio::spawn(other.mutex("L").fair().lock());
-        eventually("in line", || java.queue().len() == 1);
+        eventually("in the queue", || java.queue().len() == 1);
         java.fair_lock(B, 600_000, 600_000).expect("busy");
         let broken = one.mutex("L").break_hold().await.expect("asked").expect("it was held");
         let next = must("its turn", waiting).await.expect("no panic").expect("locked");
         assert!(next.token() > broken.fence && broken.fence > held.token());
-        // Redisson tells the first in line alone; those who wait for a plain lock would sleep on.
+        // Redisson tells the first in the queue alone; those who wait for a plain lock would sleep on.
         let own = format!("{LOCK_CHANNEL}:{}", next.owner_id());
         assert_eq!(ear.heard(), [message(LOCK_CHANNEL, "0"), message(&own, "0")]);
         assert!(one.mutex("L").break_hold().await.expect("asked").is_some());
@@ -147,14 +147,14 @@ pub(crate) fn a_fair_hold_is_nested_shown_and_taken_again() {
     });
 }
 
-pub(crate) fn a_prefix_is_part_of_the_names_of_a_line() {
+pub(crate) fn a_prefix_is_part_of_the_names_of_a_queue() {
     let server = RedisServer::start();
     let mut java = Java::at(&server);
     block_on(async {
         let locker = connect(&format!("{}?prefix=app:", server.url())).await;
         let held = locker.mutex("L").fair().lock().await.expect("locked");
         let waiting = tokio::spawn(locker.mutex("L").fair().lock());
-        eventually("in line", || java.exists("redisson_lock_queue:{app:L}"));
+        eventually("in the queue", || java.exists("redisson_lock_queue:{app:L}"));
         let keys = ["app:L", "redisson_lock_queue:{app:L}", "redisson_lock_timeout:{app:L}", "redisson_lock_token:{app:L}"];
         assert_eq!(java.keys(), keys);
         held.release().await.expect("given back");

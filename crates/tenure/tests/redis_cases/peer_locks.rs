@@ -229,7 +229,7 @@ pub(crate) fn a_name_with_a_tag_of_its_own_does_for_all_kinds() {
         assert!(locker.latch("{test}:latch").set(1).await.expect("asked"));
         let fair = locker.mutex("{test}:fair").fair().lock().await.expect("locked");
         let waiting = tokio::spawn(locker.mutex("{test}:fair").fair().lock());
-        eventually("in line", || java.exists("redisson_lock_queue:{test}:fair"));
+        eventually("in the queue", || java.exists("redisson_lock_queue:{test}:fair"));
         fair.release().await.expect("given back");
         let next = must("its turn", waiting).await.expect("no panic").expect("locked").owner_id().to_string();
         let channels: Vec<String> = ear.heard().into_iter().map(|(channel, _)| channel).collect();

@@ -1,4 +1,4 @@
-//! A loss is told by the server, and not only by the next renewal.
+//! The server tells of a loss before the next renewal does.
 
 use std::time::Duration;
 

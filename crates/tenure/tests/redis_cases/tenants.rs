@@ -1,4 +1,4 @@
-//! Users of one server who are kept apart by their prefixes: what the lines of `docs/redis.md` let a hostile one do.
+//! Users of one server with different prefixes: what the lines of `docs/redis.md` let a hostile user do.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -64,7 +64,7 @@ async fn use_all(one: &Locker, other: &Locker, name: &str, exclusive_only: bool)
     let fair = |locker: &Locker| locker.mutex(name).fair().note("a note");
     let held = must("a lock", fair(one).lock()).await.expect("locked");
     let next = tokio::spawn(fair(other).lock());
-    eventually_line(one, name).await;
+    eventually_queued(one, name).await;
     held.release().await.expect("given back");
     must("the next", next).await.expect("no panic").expect("locked").release().await.expect("given back");
     let read = must("a share", one.rwlock(name).read()).await.expect("read");
@@ -81,9 +81,9 @@ async fn use_all(one: &Locker, other: &Locker, name: &str, exclusive_only: bool)
     latch(one).count_down().await.expect("counted");
 }
 
-async fn eventually_line(locker: &Locker, name: &str) {
-    let stands = async || locker.mutex(name).inspect().await.expect("asked").line.len() == 1;
-    must("a place in line", async { while !stands().await {} }).await;
+async fn eventually_queued(locker: &Locker, name: &str) {
+    let stands = async || locker.mutex(name).inspect().await.expect("asked").queue.len() == 1;
+    must("a queue position", async { while !stands().await {} }).await;
 }
 
 /// All that the first tenant does, by the user of the line, with the commands that came of it.

@@ -1,4 +1,4 @@
-//! What a server remembers for those who wait, and what becomes of them when it does not want to.
+//! What a server remembers for waiters, and what happens to them when it refuses.
 
 use std::time::Duration;
 
@@ -112,7 +112,7 @@ pub(crate) fn who_waited_leaves_little_in_the_tracking_table() {
         assert!(!other.latch("latch").wait_for(Duration::from_millis(100)).await.expect("asked"));
         one.latch("latch").count_down().await.expect("counted");
         assert_eq!(table(&mut raw), (0, 0), "latch");
-        // Those who read wait for writers in line too, of whom there were none.
+        // Those who read wait for writers in the queue too, of whom there were none.
         contend(&one, &other, write, read).await;
         assert!(table(&mut raw).0 <= NAMES, "{:?} after {NAMES} names with readers that waited", table(&mut raw));
     });
@@ -133,7 +133,7 @@ pub(crate) fn a_tracking_table_that_is_too_small_wakes_waiters_instead_of_losing
         while other.stats().waiting < 20 {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        // Beside them and below the engine, where nobody polls: whoever is told nothing waits for ever.
+        // Beside them and below the engine, where nobody polls: whoever is told nothing waits forever.
         let subject = Subject::url(&server.url(), Duration::from_secs(2));
         let waking = || properties().into_iter().filter(|property| property.name.contains("_hears_of_"));
         let beside = tokio::task::spawn_blocking(move || waking().map(|property| property.run(&subject)).count());

@@ -22,7 +22,7 @@ fn mark(raw: &mut Connection) -> f64 {
     seconds * 1000.0
 }
 
-pub(crate) fn whose_turn_it_is_goes_with_the_last_writer_in_line() {
+pub(crate) fn whose_turn_it_is_goes_with_the_last_writer_in_the_queue() {
     let server = RedisServer::start();
     let mut raw = server.raw();
     block_on(async {
@@ -64,6 +64,6 @@ pub(crate) fn a_clock_that_is_set_back_costs_readers_one_grace() {
         let now = mark(&mut raw);
         cmd("ZADD").arg(WRITERS).arg(-(now + 3_600_000.0)).arg("turn").query::<()>(&mut raw).expect("written");
         let read = locker.rwlock("L").try_read_for(Duration::from_secs(20)).await.expect("asked");
-        assert!(read.is_some(), "the place in line would have ended later");
+        assert!(read.is_some(), "the queue position would have ended later");
     });
 }

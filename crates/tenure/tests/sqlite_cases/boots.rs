@@ -1,4 +1,4 @@
-//! Clients with a boot id of their own, as in a container that has another one and shares the file with its host.
+//! Clients with a boot id of their own, as in a container that shares the file with its host.
 
 use std::time::Duration;
 

@@ -77,10 +77,10 @@ pub(crate) fn add_hold(file: &rusqlite::Connection, name: &str, client: &str) {
     file.execute(sql, rusqlite::params![name.as_bytes(), client, boot(), i64::MAX / 2]).expect("held");
 }
 
-/// A place in line that only its pipes can end.
+/// A queue position that only its pipes can end.
 pub(crate) fn add_waiter(file: &rusqlite::Connection, name: &str, client: &str, kind: i64) {
     let sql = "INSERT INTO waiters VALUES (NULL, ?1, 'x:2', ?2, 1, ?3, ?4, ?5)";
-    file.execute(sql, rusqlite::params![name.as_bytes(), kind, client, boot(), i64::MAX]).expect("in line");
+    file.execute(sql, rusqlite::params![name.as_bytes(), kind, client, boot(), i64::MAX]).expect("in the queue");
 }
 
 /// All below a directory: what it is, and what is in it.

@@ -93,7 +93,7 @@ async fn where_no_pipes_can_be_made_polling_takes_their_place() {
 }
 
 #[tokio::test]
-async fn a_dead_head_of_a_fair_line_lets_the_next_one_in_at_once() {
+async fn a_dead_head_of_a_fair_queue_lets_the_next_one_in_at_once() {
     let dir = dir();
     let (a, b) = (client(&dir).await, client(&dir).await);
     at_once(async |n| {
@@ -106,7 +106,7 @@ async fn a_dead_head_of_a_fair_line_lets_the_next_one_in_at_once() {
         held.release().await.unwrap();
         assert!(a.mutex(&name).fair().try_lock().await.unwrap().is_none(), "it is the turn of another one");
         assert!(!next.is_finished());
-        assert_eq!(a.mutex(&name).inspect().await.unwrap().line.len(), 2);
+        assert_eq!(a.mutex(&name).inspect().await.unwrap().queue.len(), 2);
         head.dies_and_frees(next).await
     })
     .await;

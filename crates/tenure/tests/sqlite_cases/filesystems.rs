@@ -1,4 +1,4 @@
-//! A file system that this machine's kernel does not keep by itself.
+//! A file system that is not local to this machine's kernel.
 
 use std::path::Path;
 use std::process::Command;

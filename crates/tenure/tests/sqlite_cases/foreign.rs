@@ -1,4 +1,4 @@
-//! What is not ours, and what stands beside it, stays as it is.
+//! Files of other programs, and the files beside them, are not changed.
 
 use std::path::{Path, PathBuf};
 
@@ -108,7 +108,7 @@ pub(crate) fn another_programs_database_keeps_its_mode_and_its_log() {
         assert_eq!(error.fault(), Some(Fault::ForeignFormat), "{error}");
         drop(path);
     }
-    // All of it is still in its log, and the file itself looks new. Only SQLite's index of the log may be made anew.
+    // All of it is still in its log, and the file itself looks new. Only SQLite's index of the log may be made again.
     let (dir, path) = of_another_program(&format!("PRAGMA journal_mode = WAL; {table}"));
     let seen = || ["", "-wal"].map(|end| (mode(&beside(&path, end)), std::fs::read(beside(&path, end)).expect("read")));
     let before = seen();

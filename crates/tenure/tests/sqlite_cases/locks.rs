@@ -97,7 +97,7 @@ async fn those_who_wait_are_served_by_and_large_in_order() {
 }
 
 #[tokio::test]
-async fn one_who_gives_up_waiting_leaves_the_line_and_the_next_is_woken() {
+async fn one_who_gives_up_waiting_leaves_the_queue_and_the_next_is_woken() {
     let dir = dir();
     let (a, b, c) = (client(&dir).await, client(&dir).await, client(&dir).await);
     let held = a.mutex("x").lock().await.unwrap();

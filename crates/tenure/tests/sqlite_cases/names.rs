@@ -1,4 +1,4 @@
-//! One file has one name: SQLite's files beside it go by the name, and so would two logs.
+//! One file has one name: SQLite finds the files beside it by name, so two names would have two logs.
 
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;

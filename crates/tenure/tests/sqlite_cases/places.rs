@@ -1,4 +1,4 @@
-//! Where the file may be: nobody but its user puts files there.
+//! Where the file may be: only its user may put files there.
 
 use std::os::unix::fs::symlink;
 

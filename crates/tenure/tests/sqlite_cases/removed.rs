@@ -1,4 +1,4 @@
-//! What SQLite keeps beside the file is removed while it is in use: nobody believes for ever what is not so.
+//! What SQLite keeps beside the file is removed while it is in use: every client notices.
 
 use std::time::{Duration, Instant};
 

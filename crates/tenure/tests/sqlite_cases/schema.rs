@@ -1,4 +1,4 @@
-//! A file is ours if its tables are ours, to the letter; and no file keeps us busy for ever.
+//! A file is ours if its tables are ours, to the letter; and no file keeps a client busy forever.
 
 use std::os::unix::fs::FileExt;
 use std::time::Duration;

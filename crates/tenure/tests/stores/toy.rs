@@ -1,7 +1,7 @@
-//! A store as another crate would bring it: written against the public interface alone, and as small as can be.
+//! A store as another crate would bring it: written against the public interface alone, and as small as possible.
 //!
-//! A map under a mutex, for exclusive locks. `toy://user:password@host/name` names the same store throughout the process; who
-//! opens it first sets its password.
+//! A map under a mutex, for exclusive locks. `toy://user:password@host/name` names the same store throughout the process; the
+//! first client sets its password.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

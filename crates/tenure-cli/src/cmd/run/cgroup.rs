@@ -1,5 +1,5 @@
-//! A control group (cgroup v2) of the program's own. What is in it can be killed, whoever it runs as and whatever process
-//! group or session it is in, and the kernel says whether something is left.
+//! A control group (cgroup v2) of the program's own. Every process in it can be killed, whatever its user, process
+//! group or session, and the kernel says whether one is left.
 
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -35,7 +35,7 @@ impl Cgroup {
         Self::make(parent).map(drop)
     }
 
-    /// Makes a group in a directory. Its name is nobody else's, also not later.
+    /// Makes a group in a directory. Its name is never used again.
     pub(super) fn make(parent: &Path) -> Result<Self, Failure> {
         let no_group = || refused(parent, "it is no control group of cgroup v2");
         // A guardian has another working directory.

@@ -97,7 +97,7 @@ impl Child {
     #[cfg(not(target_os = "linux"))]
     pub(super) async fn until_prepared(&self) {}
 
-    /// Whether the program has yet to begin: somebody else may have stopped it, or let it go on, in between.
+    /// Whether the program has yet to begin: another process may have stopped it, or let it go on, in between.
     pub(super) fn is_prepared(&self) -> bool {
         let line = std::fs::read(format!("/proc/{}/cmdline", self.pid.as_raw_nonzero())).unwrap_or_default();
         cfg!(target_os = "linux") && line.split(|byte| *byte == 0).nth(1) == Some(exec::MARK.as_bytes())
@@ -146,7 +146,7 @@ impl Child {
         test_kill_process(self.pid) == Err(Errno::PERM)
     }
 
-    /// News of the program and of all other children, which are buried: the first process of a container has every orphan as a
+    /// News of the program and of all other children, which are reaped: the first process of a container has every orphan as a
     /// child. Does not wait.
     pub(super) fn news(&self) -> Option<Change> {
         loop {

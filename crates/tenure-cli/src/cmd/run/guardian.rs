@@ -1,10 +1,10 @@
 //! A second process that stops the program when tenure cannot.
 //!
-//! tenure tells it through a pipe, with every renewal, by when the program must have ended if nothing more is heard. If
-//! tenure stands still (a debugger, SIGSTOP), the guardian asks the whole group to end and then kills it, before somebody
-//! else can have the lock. When the pipe ends without a farewell, tenure was killed: the kernel kills the program itself
-//! then (see [`exec`](super::exec)), and the guardian kills what the program has started. It keeps tenure's lifeline open
-//! until that is done, where the store has one: before that nobody takes tenure for dead.
+//! tenure tells it through a pipe, with every renewal, by when the program must have ended if no other message comes. If
+//! tenure stands still (a debugger, SIGSTOP), the guardian asks the whole group to end and then kills it, before another
+//! client can get the lock. When the pipe ends without a farewell, tenure was killed: then the kernel kills the program itself
+//! (see [`exec`](super::exec)), and the guardian kills what the program has started. Where the store has a lifeline, the
+//! guardian keeps it open until that is done: before that no client takes tenure for dead.
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
@@ -36,7 +36,7 @@ pub(super) struct Guardian {
     born: Instant,
 }
 
-/// Whom a guardian watches, and for whom.
+/// What a guardian watches, and for which process.
 #[derive(Clone)]
 pub(super) struct Watched {
     pub(super) group: Pid,
@@ -48,7 +48,7 @@ pub(super) struct Watched {
 /// busy by making them.
 const YOUNG: Duration = Duration::from_millis(100);
 
-/// How long those who were killed may take to be gone.
+/// How long killed processes may take to be gone.
 const DYING: Duration = Duration::from_secs(1);
 
 impl Guardian {
@@ -70,7 +70,7 @@ impl Guardian {
         Ok(Self { watched, process, told: deadlines, lifeline: kept, born: Clock::system().now() })
     }
 
-    /// Says by when the program must end if nothing more is said. Never waits: one who does not listen (any more) is
+    /// Says by when the program must end if nothing more is said. Never waits: a guardian that does not listen (any more) is
     /// replaced.
     pub(super) fn tell(&mut self, deadlines: Deadlines) -> std::io::Result<()> {
         if self.process.stdin.is_none() {
@@ -90,7 +90,7 @@ impl Guardian {
         Ok(())
     }
 
-    /// Takes note of a child that was stopped: a guardian who stands still is of no use when tenure does too.
+    /// Takes note of a child that was stopped: a guardian that stands still is of no use when tenure does too.
     pub(super) fn stopped(&mut self, child: Pid) -> std::io::Result<()> {
         if self.is(child) { self.replace(self.told) } else { Ok(()) }
     }

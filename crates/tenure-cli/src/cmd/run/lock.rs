@@ -1,4 +1,4 @@
-//! A lock of some kind: to the rest of `run` they are all the same.
+//! A lock of any kind. The rest of `run` treats all kinds alike.
 
 use std::cell::Cell;
 
@@ -12,7 +12,7 @@ use crate::plan::{Job, Patience};
 pub(super) struct Lock {
     locker: Locker,
     lock: AnyLock,
-    /// How the places in line of this process begin.
+    /// What the owners of this process begin with.
     ours: String,
     told_number: Cell<bool>,
 }
@@ -36,7 +36,7 @@ impl Lock {
     /// Waits as long as asked to. `None`: it was busy all the time.
     ///
     /// # Cancel safety
-    /// Safe: dropping the future leaves neither a lock nor a place in line behind.
+    /// Safe: dropping the future leaves neither a lock nor a queue position behind.
     pub(super) async fn acquire(&self, patience: Patience) -> tenure::Result<Option<Guard>> {
         match patience {
             Patience::None => self.lock.try_acquire().await,
@@ -50,9 +50,9 @@ impl Lock {
         self.lock.inspect().await
     }
 
-    /// Which place in line this process has, the next one being 1.
-    pub(super) fn place(&self, state: &State) -> Option<usize> {
-        state.line.iter().position(|owner| owner.starts_with(&self.ours)).map(|before| before + 1)
+    /// The queue position of this process. The next one to be served is 1.
+    pub(super) fn position(&self, state: &State) -> Option<usize> {
+        state.queue.iter().position(|owner| owner.starts_with(&self.ours)).map(|before| before + 1)
     }
 
     /// Says once if there are more or fewer permits than the job thinks.

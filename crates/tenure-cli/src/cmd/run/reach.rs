@@ -1,4 +1,4 @@
-//! The way to the store. Who is willing to wait for a lock waits for the store that has it, too.
+//! The way to the store. A call that waits for a lock also waits for its store.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
@@ -50,7 +50,7 @@ fn left(patience: Patience, waited: Duration) -> Patience {
     }
 }
 
-/// From 0 to 0.5, so that many who wait for one store do not come back at the same moment.
+/// From 0 to 0.5, so that many clients that wait for one store do not come back at the same moment.
 fn random_half() -> f64 {
     let [byte, ..] = RandomState::new().build_hasher().finish().to_ne_bytes();
     f64::from(byte) / 510.0

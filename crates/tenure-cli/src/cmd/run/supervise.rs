@@ -1,5 +1,5 @@
-//! From the start of the program to its end: passes signals on, keeps to the terminal's rules, and stops the program
-//! when its lock goes.
+//! From the start of the program to its end: passes signals on, follows the terminal's rules, and stops the program
+//! when its lock is lost.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub(super) enum Outcome {
         why: String,
         /// The signal that had asked for its end besides, if one had.
         asked: Option<Signal>,
-        /// Whether a part of it runs on all the same, as another user.
+        /// Whether a part of it still runs, as another user.
         runs_on: bool,
     },
 }

@@ -13,7 +13,7 @@ use super::child::{Child, own_group};
 pub(super) struct Terminal {
     tty: File,
     ours: Pid,
-    /// To whom it was given.
+    /// The process group that it was given to.
     given: Option<Pid>,
 }
 
@@ -40,7 +40,7 @@ impl Terminal {
         tcgetpgrp(&self.tty).is_ok_and(|group| group == self.ours)
     }
 
-    /// Gives the terminal away from the start where nobody else can want it: in a job of our own, not in a pipeline or
+    /// Gives the terminal away from the start where no other process can want it: in a job of our own, not in a pipeline or
     /// a script. Elsewhere the program gets it when it first asks, see [`on_stop`](Self::on_stop).
     pub(super) fn give_at_start(&mut self, child: &Child) {
         let alone = self.ours == getpid() && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();

@@ -1,4 +1,4 @@
-//! What is told of a lock that is waited for, or was not to be had.
+//! The texts about a lock that is waited for, or was refused.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use crate::plan::Job;
 use crate::states;
 
 /// `waiting 12s for deploy — held for 3m2s by host 4711 backup.sh (18s of lease left), 2 waiting`
-pub(super) fn waiting(state: &State, waited: Option<Duration>, place: Option<usize>) -> String {
+pub(super) fn waiting(state: &State, waited: Option<Duration>, position: Option<usize>) -> String {
     let waited = waited.map(|d| format!(" {}", output::seconds(d))).unwrap_or_default();
     let mut text = format!("waiting{waited} for {}{}", output::printable(state.resource.as_str()), held(state));
-    if let Some(place) = place {
-        text.push_str(&format!(", place {place} of {} in line", state.line.len()));
+    if let Some(position) = position {
+        text.push_str(&format!(", position {position} of {} in the queue", state.queue.len()));
     } else if let Some(waiting) = state.waiting.filter(|n| *n > 1) {
         // One of them is ourselves.
         text.push_str(&format!(", {waiting} waiting"));
@@ -21,7 +21,7 @@ pub(super) fn waiting(state: &State, waited: Option<Duration>, place: Option<usi
     text
 }
 
-/// Why there is no lock, for one who does not wait (any longer).
+/// Why there is no lock, for a call that does not wait (any longer).
 pub(super) fn refusal(state: Option<&State>, job: &Job) -> String {
     let name = &job.name;
     let held = state.map(held).unwrap_or_default();
@@ -29,15 +29,15 @@ pub(super) fn refusal(state: Option<&State>, job: &Job) -> String {
     match job.mode {
         Mode::Permits { .. } => format!("no permit of {name} is free{held}"),
         // Readers do not keep a reader out.
-        Mode::Read if state.is_some_and(read_only) => format!("somebody waits to write {name}{held}"),
+        Mode::Read if state.is_some_and(read_only) => format!("a writer waits for {name}{held}"),
         // Free by now, or left to a writer that is on its way.
-        Mode::Read if state.is_some_and(|state| state.holders.is_empty()) => format!("somebody writes {name}, or waits to"),
-        _ => format!("somebody else has {name}{held}"),
+        Mode::Read if state.is_some_and(|state| state.holders.is_empty()) => format!("a writer has {name}, or waits for it"),
+        _ => format!("{name} is busy{held}"),
     }
 }
 
 /// ` — held for 3m2s by host 4711 backup.sh (18s of lease left)`, of several holders the one that has had it for the
-/// longest time; nothing if nobody holds it any more.
+/// longest time; an empty text if it is free.
 fn held(state: &State) -> String {
     let longest = state.holders.iter().min_by_key(|holder| (holder.since.is_none(), holder.since));
     let Some(longest) = longest else { return String::new() };
@@ -89,8 +89,8 @@ mod tests {
         (state.holders, state.waiting) = (vec![holder(Mode::Exclusive, 182, "host 4711 backup.sh")], Some(2));
         let full = "waiting 12s for deploy — held for 3m2s by host 4711 backup.sh (18s of lease left)";
         assert_eq!(waiting(&state, Some(Duration::from_secs(12)), None), format!("{full}, 2 waiting"));
-        state.line = ["a", "b", "c"].map(str::to_owned).into();
-        assert_eq!(waiting(&state, Some(Duration::from_secs(12)), Some(2)), format!("{full}, place 2 of 3 in line"));
+        state.queue = ["a", "b", "c"].map(str::to_owned).into();
+        assert_eq!(waiting(&state, Some(Duration::from_secs(12)), Some(2)), format!("{full}, position 2 of 3 in the queue"));
         state.holders.clear();
         state.waiting = None;
         assert_eq!(waiting(&state, None, None), "waiting for deploy");

@@ -1,4 +1,4 @@
-//! Waiting for the lock, and the line that tells a person at a terminal what is being waited for.
+//! Waiting for the lock, and the line that shows it at a terminal.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const BETWEEN_LINES: Duration = Duration::from_secs(1);
 /// Waits for the lock as long as the job is (still) willing to.
 ///
 /// # Cancel safety
-/// Safe: dropping the future leaves neither a lock nor a place in line behind.
+/// Safe: dropping the future leaves neither a lock nor a queue position behind.
 pub(super) async fn acquire(lock: &Lock, job: &Job, patience: Patience) -> tenure::Result<Option<Guard>> {
     let guard = tokio::select! {
         biased;
@@ -42,7 +42,7 @@ async fn narrate(lock: &Lock, job: &Job) -> std::convert::Infallible {
             // A store that does not answer is the acquisition's business.
             if let Ok(state) = lock.inspect().await {
                 let waited = Duration::from_secs(since.elapsed().as_secs());
-                output::draw_over(&told::waiting(&state, Some(waited), lock.place(&state)));
+                output::draw_over(&told::waiting(&state, Some(waited), lock.position(&state)));
             }
             tokio::time::sleep(BETWEEN_LINES).await;
         }
@@ -50,12 +50,12 @@ async fn narrate(lock: &Lock, job: &Job) -> std::convert::Infallible {
     if job.verbose
         && let Ok(state) = lock.inspect().await
     {
-        output::say(&told::waiting(&state, None, lock.place(&state)));
+        output::say(&told::waiting(&state, None, lock.position(&state)));
     }
     std::future::pending().await
 }
 
-/// Why there is no lock, for one who does not wait (any longer).
+/// Why there is no lock, for a call that does not wait (any longer).
 pub(super) async fn refusal(lock: &Lock, job: &Job) -> String {
     told::refusal(lock.inspect().await.ok().as_ref(), job)
 }

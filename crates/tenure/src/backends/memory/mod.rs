@@ -93,7 +93,7 @@ impl Memory {
             resource: resource.clone(),
             holders: slot.holds.iter().filter(|h| h.until > now).map(|h| self.holder(h, now)).collect(),
             waiting: Some(u32::try_from(slot.queue.len()).unwrap_or(u32::MAX)),
-            line: queue.map(|(owner, _)| owner.to_string()).collect(),
+            queue: queue.map(|(owner, _)| owner.to_string()).collect(),
             permits: slot.permits.map(|of| Permits { of: of.into(), free: slot.free() }),
             count: slot.count,
             fence: slot.fence,

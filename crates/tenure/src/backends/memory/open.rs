@@ -34,7 +34,7 @@ impl MemoryOptions {
         Self::default()
     }
 
-    /// A store that all lockers of the process share that use this name: in a test, as many processes.
+    /// A store that all lockers of the process with this name share. In a test, each locker stands for a process.
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: Some(name.into()) }
     }

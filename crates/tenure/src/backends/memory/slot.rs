@@ -62,7 +62,7 @@ impl Slot {
     pub(super) fn expire(&mut self, now: Instant) -> Wake {
         let before = self.queue.len();
         self.holds.retain(|hold| hold.until > now);
-        self.queue.retain(|waiter| waiter.until > now || !waiter.mode.keeps_place());
+        self.queue.retain(|waiter| waiter.until > now || !waiter.mode.keeps_position());
         if self.queue.len() == before { Wake::None } else { Wake::Next }
     }
 
@@ -142,7 +142,7 @@ impl Slot {
         if claim.queue == Queue::Never {
             return Attempt::busy(ends, holder);
         }
-        let until = now.after(claim.place_lease());
+        let until = now.after(claim.position_lease());
         match self.queue.iter_mut().find(|waiter| waiter.owner == claim.owner) {
             Some(waiter) => waiter.until = until,
             None => {
@@ -154,8 +154,8 @@ impl Slot {
         }
         // The waiters before this one may be dead, and its own position needs to be kept.
         let before = self.queue.iter().take_while(|waiter| waiter.owner != claim.owner);
-        let ahead = before.filter(|w| w.mode.keeps_place()).map(|waiter| waiter.until.since(now)).min();
-        let position = claim.mode.keeps_place().then(|| claim.place_lease() / 3);
+        let ahead = before.filter(|w| w.mode.keeps_position()).map(|waiter| waiter.until.since(now)).min();
+        let position = claim.mode.keeps_position().then(|| claim.position_lease() / 3);
         let within = [Some(ends), ahead, position].into_iter().flatten().min().unwrap_or(ends);
         // Those ahead may end microseconds apart: a waiter must not ask for each of them.
         Attempt::busy(within.max(Duration::from_millis(1)), holder)
@@ -188,7 +188,7 @@ impl Slot {
     pub(super) fn leave(&mut self, owner: OwnerId) -> Wake {
         let position = self.queue.iter().position(|waiter| waiter.owner == owner);
         match position.map(|position| self.queue.remove(position)) {
-            Some(waiter) if waiter.mode.keeps_place() => Wake::Next,
+            Some(waiter) if waiter.mode.keeps_position() => Wake::Next,
             _ => Wake::None,
         }
     }

@@ -137,7 +137,7 @@ impl Ballots {
         if queues {
             self.with(claim, now, |record| {
                 // Older ones have ended by themselves.
-                record.queued.retain(|(_, since)| now.since(*since) < claim.place_lease());
+                record.queued.retain(|(_, since)| now.since(*since) < claim.position_lease());
                 record.queued.push((ballot.owner, now));
             });
         }

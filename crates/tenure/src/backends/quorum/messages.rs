@@ -15,7 +15,7 @@ pub(super) fn message(error: &Error) -> String {
 /// The modes that a majority can decide on, and why not the others.
 pub(super) const fn modes(shared: bool) -> Modes {
     Modes {
-        fair: Support::No("each node has a line of its own, and the order may differ; one store alone keeps one line"),
+        fair: Support::No("each node has a queue of its own, and the order may differ; one store alone keeps one queue"),
         shared: if shared { Support::Yes } else { Support::No("not all of its nodes carry them") },
         // One at the nodes 1 and 2, one at 2 and 3, one at 1 and 3.
         permits: Support::No(

@@ -178,7 +178,7 @@ impl Node {
         let (said, fault) = match (error, self.objection()) {
             (Some(e), _) => (message(e), e.fault()),
             (None, Some(Standing::Quarantined { left })) => {
-                let said = format!("restarted of late and may have forgotten locks; counts again in {left:.1?}");
+                let said = format!("recently restarted and may have forgotten locks; counts again in {left:.1?}");
                 (said, Some(Fault::Quarantine))
             }
             (None, Some(Standing::Refused { why })) => (why, None),

@@ -51,7 +51,7 @@ impl QuorumOptions {
         self
     }
 
-    /// Counts the votes of nodes that have restarted at once, though they may have forgotten others: only where every node keeps what it
+    /// Counts the votes of nodes that have restarted at once, although they may have forgotten earlier votes: only where every node keeps what it
     /// has granted on its disk.
     pub fn without_quarantine(mut self) -> Self {
         self.quarantine = false;

@@ -135,7 +135,7 @@ impl Roster {
         self.watch_clock(name, node, &mut servers);
     }
 
-    /// Notes that all nodes were identified at this moment, but for the silent ones: now it is known which leases the restarted ones may
+    /// Notes that all nodes were identified at this moment, except the silent ones: now it is known which leases the restarted ones may
     /// have forgotten. A node that did not answer within the timeout of a call is not silent, it has nothing to say.
     pub(super) fn asked_around(&self, at: Instant, silent: &[bool]) {
         let now = self.clock.now();

@@ -152,7 +152,7 @@ impl Inner {
         if let Ok(Vote::Yes { token, .. }) = &mut answer {
             *token = ballot.hears(node, *token);
         }
-        let queues = claim.queue == Queue::Allowed && claim.mode.keeps_place();
+        let queues = claim.queue == Queue::Allowed && claim.mode.keeps_position();
         if !ballot.is_wanted_of(node) && (queues || !matches!(answer, Ok(Vote::No { .. }))) {
             self.give_back(node, claim);
         }
@@ -212,7 +212,7 @@ impl Inner {
         if round.votes.contains(&Vote::Uncounted) {
             self.refresh_early();
         }
-        let queues = claim.queue == Queue::Allowed && (claim.mode.keeps_place() || self.queues());
+        let queues = claim.queue == Queue::Allowed && (claim.mode.keeps_position() || self.queues());
         let given_back = Votes::GivenBack { queues };
         let (votes, answer) = match outcome {
             Tally::Granted { token, valid_for }

@@ -1,8 +1,8 @@
-//! The subscriptions of a link: they wake waiters where there is no tracking, and show `inspect` who waits.
+//! The subscriptions of a link: they wake waiters where there is no tracking, and show the waiters to `inspect`.
 //!
 //! Plain channels share the connection of commands. Channels of a cluster's shards must not: when a slot moves away, the server sends
-//! an unasked `sunsubscribe`. redis-rs takes it for the answer to the oldest call under way, and every later answer would be that of
-//! another call. On a connection of their own that costs one subscription, which is made anew.
+//! an unasked `sunsubscribe`. redis-rs takes it for the answer to the oldest call under way, and every later answer would go to
+//! the wrong call. On a connection of their own it costs one subscription, which is made again.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -205,7 +205,7 @@ impl Link {
         current && channels.channels.contains(channel)
     }
 
-    /// The last one who listened to a channel has gone.
+    /// The last listener of a channel has gone.
     pub(super) fn stopped_listening(&self, channel: &str) {
         let might_be = self.channels.try_lock().map_or(true, |channels| channels.channels.contains(channel));
         let (true, Some(link)) = (might_be, self.me.upgrade()) else { return };

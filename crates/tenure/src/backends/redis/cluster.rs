@@ -1,7 +1,7 @@
-//! A cluster: sixteen thousand slots, each with a server, which changes while we look.
+//! A cluster: sixteen thousand slots, each with a server, which may change at any time.
 //!
-//! One link per server, so that every connection tracks, subscribes and waits for replicas as that of a single server
-//! does. Redirections are followed here; redis-rs's own cluster client, which repeats what timed out, is not used.
+//! One link per server, so that every connection tracks, subscribes and waits for replicas like the one to a single
+//! server. Redirections are followed here; the cluster client of redis-rs repeats calls that timed out, so it is not used.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -11,7 +11,7 @@ use tracing::debug;
 
 use super::dial::Dial;
 use super::fault::{Cause, Failure, NAME};
-use super::link::{Link, Place};
+use super::link::{Endpoint, Link};
 use super::map::{Map, Node};
 use super::question::Question;
 use super::reply::{text, unexpected};
@@ -280,7 +280,7 @@ impl Cluster {
 }
 
 fn node(dial: &Dial, address: &Address, shared: &Arc<Shared>) -> Node {
-    Node { address: address.clone(), link: Link::new(Place::Fixed(dial.server(address)), shared) }
+    Node { address: address.clone(), link: Link::new(Endpoint::Fixed(dial.server(address)), shared) }
 }
 
 /// The owners of the slots, as one server sees them.

@@ -1,4 +1,4 @@
-//! How the servers of one deployment are dialled: all but the address.
+//! How the servers of one deployment are dialled: everything except the address.
 
 use std::fmt;
 use std::io;

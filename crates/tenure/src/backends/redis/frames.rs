@@ -1,7 +1,7 @@
 //! How much a server may send at once.
 //!
-//! redis-rs keeps a reply until it is whole, however large that is. So a server that is broken, or means harm, could fill this process
-//! with a reply that never ends. Here what comes in is counted before it is read: where replies begin and end, what they announce.
+//! redis-rs keeps a reply until it is whole, however large that is. So a broken or hostile server could fill the memory of this process
+//! with an endless reply. Here input is counted before it is read: where replies begin and end, what they announce.
 
 use std::fmt;
 

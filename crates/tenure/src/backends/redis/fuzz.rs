@@ -1,4 +1,4 @@
-//! What servers say and keep, made up by a machine. See the module `fuzz`.
+//! Generated answers and keys of servers. See the module `fuzz`.
 
 mod replies;
 mod server;
@@ -8,7 +8,7 @@ use std::time::Duration;
 pub(crate) use self::replies::{replies, sentinels};
 use super::frames::Frames;
 use super::keys::{self, Layout};
-use super::link::{Link, Place};
+use super::link::{Endpoint, Link};
 use super::map::{Map, Node};
 use super::open::read;
 use super::reserved::refuse_reserved;
@@ -47,7 +47,7 @@ pub(crate) fn slots(data: &[u8]) {
     server::run(async {
         let (shared, client) = (Shared::new(Duration::from_secs(1), Layout::Redisson, None), server::at("/nowhere".into()));
         let make = |address: &Address| {
-            let link = Link::new(Place::Fixed(client.clone()), &shared);
+            let link = Link::new(Endpoint::Fixed(client.clone()), &shared);
             Node { address: address.clone(), link }
         };
         let Ok(map) = Map::new(&view, &[], make) else { return };

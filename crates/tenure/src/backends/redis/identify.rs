@@ -1,4 +1,4 @@
-//! Which server answers: for a quorum of several.
+//! The identity of the server that answers, for a quorum.
 
 use std::time::Duration;
 

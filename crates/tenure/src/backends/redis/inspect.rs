@@ -1,4 +1,4 @@
-//! Who holds what.
+//! The holders, waiters and numbers of a name.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
@@ -105,8 +105,8 @@ impl Redis {
             };
             counts.and_then(|counts| u32::try_from(counts.iter().fold(0_i64, |sum, n| sum.saturating_add(*n))).ok())
         });
-        let in_line = u32::try_from(state.line.len()).unwrap_or(u32::MAX);
-        state.waiting = subscribed.map(|n| n.saturating_add(in_line));
+        let queued = u32::try_from(state.queue.len()).unwrap_or(u32::MAX);
+        state.waiting = subscribed.map(|n| n.saturating_add(queued));
         Ok(state)
     }
 
@@ -114,7 +114,7 @@ impl Redis {
     async fn read(&self, name: &Resource, answer: &Value) -> Result<State> {
         let strange = || unexpected("inspecting");
         let Value::Array(items) = answer else { return Err(strange()) };
-        let [_, token, note, Value::Array(line), free, count, Value::Array(told)] = &**items else { return Err(strange()) };
+        let [_, token, note, Value::Array(queue), free, count, Value::Array(told)] = &**items else { return Err(strange()) };
         let fence = token_of(token);
         let told: Vec<Told<'_>> = told.iter().filter_map(Told::read).collect();
         let note = text(note).and_then(|n| n.split_once(' '));
@@ -125,7 +125,7 @@ impl Redis {
             resource: name.clone(),
             holders,
             waiting: None,
-            line: line.iter().filter_map(text).map(str::to_owned).collect(),
+            queue: queue.iter().filter_map(text).map(str::to_owned).collect(),
             permits: int(free).map(|free| Permits { of: free.saturating_add(taken), free }),
             count: int(count).and_then(|n| u64::try_from(n).ok()),
             fence,

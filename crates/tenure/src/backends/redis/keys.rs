@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_like_a_key_of_writers_in_line_has_channels_of_its_own() {
+    fn a_name_like_a_key_of_writers_in_the_queue_has_channels_of_its_own() {
         let channels = |key| Layout::Redisson.channels_of_key(key);
         assert!(channels("tenure_rwlock_writers:x").contains(&"redisson_lock__channel:{tenure_rwlock_writers:x}".to_owned()));
         assert!(channels("tenure_rwlock_writers:{x}").contains(&rw_channel("x")));

@@ -26,14 +26,14 @@ use crate::retry::jitter;
 const CALLS_AT_ONCE: usize = 1 << 20;
 
 /// Where a link's server is.
-pub(super) enum Place {
+pub(super) enum Endpoint {
     /// Always there.
     Fixed(Server),
     /// Where the sentinels say that the master is. A replica will not do.
     Master(Arc<Sentinels>),
 }
 
-impl Place {
+impl Endpoint {
     async fn server(&self) -> Result<Server, Failure> {
         match self {
             Self::Fixed(server) => Ok(server.clone()),
@@ -44,7 +44,7 @@ impl Place {
 
 pub(super) struct Link {
     pub(super) me: Weak<Self>,
-    place: Place,
+    endpoint: Endpoint,
     pub(super) shared: Arc<Shared>,
     live: Mutex<Option<Arc<Live>>>,
     /// Aborts the calls under way, also those without a connection yet.
@@ -81,10 +81,10 @@ impl Live {
 
 impl Link {
     /// A link that connects when it is first used.
-    pub(super) fn new(place: Place, shared: &Arc<Shared>) -> Arc<Self> {
+    pub(super) fn new(endpoint: Endpoint, shared: &Arc<Shared>) -> Arc<Self> {
         let link = Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
-            place,
+            endpoint,
             shared: Arc::clone(shared),
             live: Mutex::default(),
             generation: Mutex::default(),
@@ -101,7 +101,7 @@ impl Link {
 
     /// Whether its server may be another one from now on.
     pub(super) fn follows_master(&self) -> bool {
-        matches!(self.place, Place::Master(_))
+        matches!(self.endpoint, Endpoint::Master(_))
     }
 
     /// Connects if need be, and says how waiters are woken.
@@ -175,7 +175,7 @@ impl Link {
         let (connection, address) = self.dial(on_push).await?;
         let wake = connection.start_pushes(self.shared.wanted).await?;
         let is_master = connection.is_master().await?;
-        if let (Place::Master(_), false) = (&self.place, is_master) {
+        if let (Endpoint::Master(_), false) = (&self.endpoint, is_master) {
             let detail = format!("the sentinels name {address} as the master, which it is not (any more)");
             return Err(Failure::lost(Error::unavailable(NAME, "connecting", Fault::ReadOnly, detail)));
         }
@@ -215,7 +215,7 @@ impl Link {
             // Never full: a caller that stands still with its place in the buffer would keep out renewals.
             .set_pipeline_buffer_size(CALLS_AT_ONCE)
             .set_push_sender(on_push);
-        let server = self.place.server().await?;
+        let server = self.endpoint.server().await?;
         let address = server.to_string();
         lock(&self.dialled).clone_from(&address);
         let connect = server.connect(config, self.shared.timeout);
@@ -235,7 +235,7 @@ impl Link {
     /// Gives back all connections for good.
     pub(super) fn close(&self) {
         self.abort_all();
-        if let Place::Master(sentinels) = &self.place {
+        if let Endpoint::Master(sentinels) = &self.endpoint {
             sentinels.close();
         }
         if let Ok(mut channels) = self.channels.try_lock() {
@@ -272,9 +272,9 @@ fn is_unasked(kind: &PushKind) -> bool {
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The address, not the credentials.
-        let address = match &self.place {
-            Place::Fixed(server) => server.to_string(),
-            Place::Master(sentinels) => format!("{sentinels:?}"),
+        let address = match &self.endpoint {
+            Endpoint::Fixed(server) => server.to_string(),
+            Endpoint::Master(sentinels) => format!("{sentinels:?}"),
         };
         f.debug_struct("Link").field("address", &address).finish_non_exhaustive()
     }

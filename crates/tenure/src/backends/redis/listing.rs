@@ -1,4 +1,4 @@
-//! Which names are held. There is no index: all keys are looked through, by a script that tells only of those that may be locks.
+//! Which names are held. There is no index: a script looks through all keys, and returns only those that may be locks.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Who logs in at a server.
+//! The login at a server.
 
 use std::error::Error as StdError;
 use std::fmt;

@@ -65,7 +65,7 @@ use crate::backend::{Capabilities, Claim, Client, Leases, Modes, Pushes, Reach, 
 use crate::clock::{Clock, Instant};
 use crate::error::Result;
 
-/// How long the client's own record lives at least. It is written anew before it can end under a hold.
+/// How long the client's own record lives at least. It is written again before it can end under a hold.
 const RECORD_LIFE: Duration = Duration::from_secs(600);
 
 #[derive(Debug)]
@@ -73,7 +73,7 @@ struct Redis {
     router: Arc<Router>,
     layout: Layout,
     scripts: &'static Scripts,
-    /// In milliseconds; zero: for ever.
+    /// In milliseconds; zero: forever.
     token_idle: String,
     /// Whether semaphores are Redisson's plain counters.
     counters: bool,

@@ -1,4 +1,4 @@
-//! In the place of [`tls`](super) in builds without the feature.
+//! Replaces [`tls`](super) in builds without the feature.
 
 use std::io;
 

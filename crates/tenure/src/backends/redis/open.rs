@@ -9,7 +9,7 @@ use super::cluster::Cluster;
 use super::dial::Dial;
 use super::inspect::KnownClients;
 use super::keys::Layout;
-use super::link::{Link, Place};
+use super::link::{Endpoint, Link};
 use super::login::Login;
 use super::options::{RedisOptions, Topology};
 use super::replicas::Sync;
@@ -185,14 +185,14 @@ impl RedisOptions {
 
     async fn route(&self, shared: &Arc<Shared>) -> Result<Route> {
         let dial = self.dial()?;
-        let one = |place| Route::One(Link::new(place, shared));
+        let one = |endpoint| Route::One(Link::new(endpoint, shared));
         match &self.topology {
-            Topology::Server(address) => Ok(one(Place::Fixed(dial.server(address)))),
-            Topology::Socket(path) => Ok(one(Place::Fixed(dial.socket(path.clone())))),
+            Topology::Server(address) => Ok(one(Endpoint::Fixed(dial.server(address)))),
+            Topology::Socket(path) => Ok(one(Endpoint::Fixed(dial.socket(path.clone())))),
             Topology::Sentinel { master, sentinels } => {
                 let login = Dial { login: self.sentinel_login.clone(), database: 0, tls: dial.tls.clone() };
                 let sentinels = Sentinels::new(master.clone(), sentinels, &login, dial, shared.timeout);
-                let link = Link::new(Place::Master(Arc::clone(&sentinels)), shared);
+                let link = Link::new(Endpoint::Master(Arc::clone(&sentinels)), shared);
                 link.connect().await?;
                 sentinels.watch(&link);
                 Ok(Route::One(link))
@@ -218,12 +218,12 @@ impl RedisOptions {
             };
         };
         if replicas == 0 {
-            let problem = "would wait for nobody; without the option nothing waits";
+            let problem = "would wait for no replica; without the option nothing waits";
             return Err(Error::config("the option \"sync\"", problem, "a number of replicas, 1 or more"));
         }
         let longest = timeout / 3;
         let within = self.sync_timeout.unwrap_or(Sync::WITHIN.min(longest));
-        // WAIT takes zero for ever.
+        // WAIT takes zero forever.
         if within < Duration::from_millis(1) || within > longest {
             let allowed = format!("1ms to {longest:?}, a third of the timeout");
             return Err(Error::config("the option \"sync_timeout\"", "is out of range", allowed));

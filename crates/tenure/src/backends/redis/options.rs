@@ -106,7 +106,7 @@ impl RedisOptions {
     }
 
     /// The server, the login and the database of a client of the crate `redis`. The connections are our own: they speak RESP3, and
-    /// what a server pushes over them is for us. A client that does not verify TLS is refused. Certificates of the client are not to be had
+    /// need every push of the server. A client that does not verify TLS is refused. The client's certificates cannot be read
     /// from it: set them with `tls_config`.
     pub fn from_client(client: &redis::Client) -> Result<Self> {
         let (info, login) = (client.get_connection_info().addr(), client.get_connection_info().redis_settings());
@@ -128,7 +128,7 @@ impl RedisOptions {
         Ok(options)
     }
 
-    /// Who logs in.
+    /// The login.
     pub fn credentials(mut self, credentials: Credentials) -> Self {
         self.login = Login::As(credentials);
         self
@@ -138,7 +138,7 @@ impl RedisOptions {
     /// server that cannot be asked now ([`Fault::Auth`](crate::Fault::Auth), transient), and so does a call that takes longer than the timeout.
     ///
     /// It runs on the thread that renews locks: it must not block (`tokio::task::spawn_blocking` may). The text of its error becomes a part of
-    /// ours, and stands in logs.
+    /// ours, and is logged.
     pub fn credentials_from<F, C, E>(mut self, ask: F) -> Self
     where
         F: Fn() -> C + Send + Sync + 'static,
@@ -149,7 +149,7 @@ impl RedisOptions {
         self
     }
 
-    /// Who logs in at the sentinels. Without it, they ask for nobody.
+    /// The login at the sentinels. Without it, none is sent.
     pub fn sentinel_credentials(mut self, credentials: Credentials) -> Self {
         self.sentinel_login = Login::As(credentials);
         self
@@ -161,14 +161,14 @@ impl RedisOptions {
         self
     }
 
-    /// Over TLS. The system's authorities say whom to trust.
+    /// Over TLS. The system's authorities are trusted.
     #[cfg(feature = "tls")]
     pub fn tls(mut self) -> Self {
         self.tls = Some(Trust::System);
         self
     }
 
-    /// Over TLS, with a configuration of your own: authorities, client certificates, a provider of cryptography. It alone decides whom to trust.
+    /// Over TLS, with a configuration of your own: authorities, client certificates, a provider of cryptography. It alone decides which servers to trust.
     #[cfg(feature = "tls")]
     pub fn tls_config(mut self, config: std::sync::Arc<rustls::ClientConfig>) -> Self {
         self.tls = Some(Trust::Own(config));
@@ -187,13 +187,13 @@ impl RedisOptions {
         self
     }
 
-    /// Permits as those of Redisson's RSemaphore, which has a counter and no leases: a permit of a holder that dies is gone.
+    /// Permits as in Redisson's RSemaphore, which has a counter and no leases: a permit of a dead Java holder is gone.
     pub fn counter_semaphores(mut self) -> Self {
         self.counters = true;
         self
     }
 
-    /// How long a token outlives its last use, by default 7 days; at least 24 hours. `None`: for ever.
+    /// How long a token outlives its last use, by default 7 days; at least 24 hours. `None`: forever.
     pub fn token_ttl(mut self, ttl: impl Into<Option<Duration>>) -> Self {
         self.token_ttl = ttl.into();
         self

@@ -39,7 +39,7 @@ impl Sync {
 
 impl Live {
     /// Makes sure that enough replicas have what was written. `WAIT` speaks of what its own connection has written, and blocks what
-    /// is sent after it. So one serves all who wrote before it, and replicas that hang cost one wait for all.
+    /// is sent after it. So one serves all writes before it, and replicas that hang cost one wait for all.
     pub(super) async fn synced(self: &Arc<Self>, doing: &str, sync: Sync) -> Result<()> {
         let (live, about) = (Arc::clone(self), doing.to_owned());
         let Some(link) = live.link.upgrade() else { return Err(given_up(doing).error) };

@@ -1,4 +1,4 @@
-//! The scripts, put together per layout. They are sent by their hash; the text only goes over when the server lost it.
+//! The scripts, put together per layout. They are sent by their hash; the text is sent only when the server lost it.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! What the links of one client share: those who wait, and how they are woken.
+//! What the links of one client share: its waiters, and how they are woken.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,7 +22,7 @@ pub enum Wake {
     /// `CLIENT TRACKING`: a waiter has the key read in the same step in which it asks. The server then pushes any change of it,
     /// by any client. What is pushed is forgotten, and nothing is forgotten without a push.
     Tracking,
-    /// The channel of the lock: costs a subscription, and hears only of those who publish.
+    /// The channel of the lock: costs a subscription, and tells only of releases that are published.
     PubSub,
 }
 
@@ -42,9 +42,9 @@ pub(super) struct Shared {
     /// Connections made so far, to whatever server: one that is new to us may not know what others were told.
     pub(super) connections: AtomicU64,
     ids: AtomicU64,
-    /// Channels on which somebody waits, since when.
+    /// Channels with waiters, since when.
     waits: Mutex<HashMap<String, (OwnerId, Instant)>>,
-    /// Of which keys servers will tell, by channel: not every channel has one name, and those who read heed more keys.
+    /// Of which keys servers will tell, by channel: not every channel has one name, and readers depend on more keys.
     told: Mutex<HashMap<String, Told>>,
     /// Who looks after what is broken.
     pub(super) router: OnceLock<Weak<Router>>,
@@ -95,7 +95,7 @@ impl Shared {
         links.push(link);
     }
 
-    /// Notes that an owner waits on a channel, and says for how long it has done so. Its successor starts anew.
+    /// Notes that an owner waits on a channel, and says for how long it has done so. Its successor starts again.
     pub(super) fn waits_since(&self, channel: &str, owner: OwnerId) -> Duration {
         let mut waits = lock(&self.waits);
         // Nobody would take it away again after the last one who listens.

@@ -1,4 +1,4 @@
-//! Work that many share: one run serves all callers from before its begin.
+//! Work that many callers share: one run serves all callers that came before it began.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

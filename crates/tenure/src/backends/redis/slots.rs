@@ -1,4 +1,4 @@
-//! Hash slots: which part of a cluster keeps a key, and what the cluster says of who keeps which.
+//! Hash slots: which part of a cluster keeps a key, and what the cluster says about their servers.
 
 use redis::Value;
 

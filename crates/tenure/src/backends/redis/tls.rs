@@ -14,7 +14,7 @@ use tokio_rustls::client::TlsStream;
 use crate::error::{Error, Result};
 use crate::store::Options;
 
-/// What is spoken, and whom to trust.
+/// The protocol, and which servers to trust.
 pub(super) type Config = Arc<ClientConfig>;
 
 /// Whom to trust.
@@ -34,7 +34,7 @@ impl Trust {
     }
 }
 
-/// Reads whom to trust instead of the system's authorities (`ca`), and who we are to the server (`cert`, `key`).
+/// Reads the authority to trust instead of the system's (`ca`), and the client's certificate (`cert`, `key`).
 pub(super) fn configure(options: &mut Options) -> Result<Config> {
     let (ca, cert, key) = (options.take("ca"), options.take("cert"), options.take("key"));
     let roots = match ca {

@@ -1,8 +1,8 @@
 //! Holds that the server watches for us: it pushes when another client changes or deletes their keys.
 //!
 //! Only keys are watched that their holder alone writes: the key of a lock, and a reader's own share. A renewal writes them, too, and
-//! the server pushes that as any other write. So they are read, and thereby watched anew, after each renewal. A push before the answer
-//! may be of the renewal, so the keys are read once more.
+//! the server pushes that like any other write. So they are read, and thereby watched again, after each renewal. A push before the answer
+//! may come from the renewal, so the keys are read once more.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -50,7 +50,7 @@ pub(super) fn least(at_least: Option<Token>, tokens: u32) -> Result<String> {
 
 /// How long a position in the queue lives, if there shall be one.
 fn position_lease(claim: &Claim) -> String {
-    if claim.queue == Queue::Never { "0".to_owned() } else { millis(claim.place_lease()) }
+    if claim.queue == Queue::Never { "0".to_owned() } else { millis(claim.position_lease()) }
 }
 
 impl Redis {

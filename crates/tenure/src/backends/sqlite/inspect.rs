@@ -133,14 +133,14 @@ impl Verbs<'_> {
         holds.retain(|hold| !known.is_dead(self, hold.client));
         queue.retain(|w| {
             // A waiter that keeps others out needs no pipe.
-            let left = if w.mode.keeps_place() { known.is_dead(self, w.client) } else { known.is_gone(self, w.client) };
+            let left = if w.mode.keeps_position() { known.is_dead(self, w.client) } else { known.is_gone(self, w.client) };
             w.mode.holds() && !left
         });
         let modes: Vec<_> = holds.iter().map(|hold| (&hold.owner, hold.mode)).collect();
         let taken = i64::try_from(held(&modes)).unwrap_or(i64::MAX);
         State {
             waiting: Some(u32::try_from(queue.len()).unwrap_or(u32::MAX)),
-            line: queue.into_iter().filter(|w| w.mode == Mode::Fair).map(|w| w.owner).collect(),
+            queue: queue.into_iter().filter(|w| w.mode == Mode::Fair).map(|w| w.owner).collect(),
             permits: permits.map(|of| Permits { of: of.into(), free: i64::from(of) - taken }),
             count,
             fence,

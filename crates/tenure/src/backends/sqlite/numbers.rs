@@ -96,7 +96,7 @@ impl Verbs<'_> {
         if claim.mode == Mode::CountZero && claim.queue == Queue::Allowed {
             // One position per client: its waiters are woken together.
             self.enqueue(claim, &self.me.client, Turn::Open, now)?;
-            within = within.min(claim.place_lease() / 3);
+            within = within.min(claim.position_lease() / 3);
         }
         Ok(Attempt::busy(within, None))
     }

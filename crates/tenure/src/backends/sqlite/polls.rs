@@ -33,11 +33,11 @@ impl Verbs<'_> {
         // One permit may be enough; what is not shared is free when the last one has ended.
         let ends = if matches!(claim.mode, Mode::Permits { .. }) { ends.min() } else { ends.max() };
         let before = queue.iter().take_while(|waiter| waiter.owner != owner || claim.mode == Mode::Read);
-        let before = before.filter(|w| w.mode.keeps_place());
+        let before = before.filter(|w| w.mode.keeps_position());
         // In a fair queue the one before this one counts: if its position lapses, another one is to be watched.
         let last = if claim.mode == Mode::Fair { before.last() } else { before.max_by_key(|w| w.until) };
         let ahead = last.map(|w| w.until.since(now));
-        let position = claim.mode.keeps_place().then(|| claim.place_lease() / 3);
+        let position = claim.mode.keeps_position().then(|| claim.position_lease() / 3);
         let is_told = claim.mode == Mode::Fair && last.is_some_and(|w| self.will_tell(w.client, &alive));
         // A reader is not told when the writer that it left the lock to does not come.
         let mut left = None;

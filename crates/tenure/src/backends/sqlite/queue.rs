@@ -42,12 +42,12 @@ impl Verbs<'_> {
     /// Takes or keeps a position. A writer's also says whose turn it will be.
     pub(super) fn enqueue(&self, claim: &Claim, owner: &str, turn: Turn, now: Instant) -> rusqlite::Result<()> {
         let name = claim.resource.as_str().as_bytes();
-        let has_lease = claim.mode.keeps_place() || claim.mode == Mode::CountZero;
+        let has_lease = claim.mode.keeps_position() || claim.mode == Mode::CountZero;
         // Without a pipe it cannot be woken, and its death is not seen.
-        if !self.me.present && !claim.mode.keeps_place() {
+        if !self.me.present && !claim.mode.keeps_position() {
             return Ok(());
         }
-        let until = if has_lease { signed(now.after(claim.place_lease()).as_nanos()) } else { i64::MAX };
+        let until = if has_lease { signed(now.after(claim.position_lease()).as_nanos()) } else { i64::MAX };
         let (kind, take) = written(claim.mode);
         let take = if claim.mode == Mode::Write { written_turn(turn) } else { take };
         let params = params![name, owner, kind, take, self.me.client, self.me.boot, until];
@@ -166,7 +166,7 @@ impl Verbs<'_> {
             }
             match self.reach(waiter.client) {
                 Reachable::Yes => self.notify(waiter.client, key_of(waiter.mode, name, &waiter.owner)),
-                Reachable::Gone if !waiter.mode.keeps_place() || self.is_dead(waiter.client) => {
+                Reachable::Gone if !waiter.mode.keeps_position() || self.is_dead(waiter.client) => {
                     self.run("DELETE FROM waiters WHERE place = ?1", params![waiter.position])?;
                     queue.remove(at - 1);
                     modes.remove(at - 1);
@@ -175,7 +175,7 @@ impl Verbs<'_> {
                     continue;
                 }
                 // It polls, and it is its turn all the same.
-                Reachable::Gone | Reachable::Refused if waiter.mode.keeps_place() => {}
+                Reachable::Gone | Reachable::Refused if waiter.mode.keeps_position() => {}
                 Reachable::Gone | Reachable::Refused => continue,
             }
             if !waiter.mode.is_shared() {

@@ -201,9 +201,9 @@ impl Contender {
             waits: mode.waits(),
             converts: converting.is_some(),
             // In a queue at the store most answers are busy; so they are where other processes were seen to want it.
-            watch_first: can.watch_first && (mode.keeps_place() || turn.is_some_and(Turn::is_contended)),
+            watch_first: can.watch_first && (mode.keeps_position() || turn.is_some_and(Turn::is_contended)),
             watch_after_failure: can.watch_first,
-            keeps_position: (can.queues || mode.keeps_place()) && !once,
+            keeps_position: (can.queues || mode.keeps_position()) && !once,
             rests: turn.is_some_and(Turn::rests),
             attempts: self.settings().retry.attempts,
         }

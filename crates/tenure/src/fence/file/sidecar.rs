@@ -11,7 +11,7 @@ use super::{Error, FencedFile, There, Trouble};
 use crate::fence::Pass;
 use crate::name::Token;
 
-/// Waiting for other writers, not for ever.
+/// Waiting for other writers, not forever.
 pub(super) struct Wait<'a> {
     target: &'a FencedFile,
     since: Instant,

@@ -1,4 +1,4 @@
-//! What is answered to a request that is not let in, and how its sender reads it.
+//! The answer to a refused request, and how its sender reads it.
 
 use std::time::Duration;
 
@@ -128,7 +128,7 @@ pub fn refusal<B: From<String>>(stale: &Stale) -> Response<B> {
 
 /// Reads an answer: whether the request came too late with this pass, which hears of it.
 ///
-/// `None` for every other answer, also for one about another token: it is none of this hold's.
+/// `None` for every other answer, also for one about the token of another hold.
 #[must_use]
 pub fn stale(status: StatusCode, body: &[u8], pass: &dyn Pass) -> Option<Stale> {
     if status != StatusCode::PRECONDITION_FAILED {

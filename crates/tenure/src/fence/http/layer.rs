@@ -55,19 +55,19 @@ impl FenceLayer {
         Self { resource: Arc::new(of), ..self }
     }
 
-    /// Lets requests in that have no token: for as long as not all senders have learned to stamp theirs. **They are not fenced.**
+    /// Lets requests without a token in: for as long as not all senders stamp theirs. **They are not fenced.**
     #[must_use]
     pub fn optional(self) -> Self {
         Self { optional: true, ..self }
     }
 
     /// Refuses tokens that are further ahead of this machine's clock: those of locks are microseconds since 1970, and one far in the
-    /// future, by mistake or by malice, would close its resource to all who come before that time. A resource can still be closed for
+    /// future, by mistake or by malice, would close its resource to all requests before that time. A resource can still be closed for
     /// this long.
     ///
     /// Not bounded by itself, because tokens only grow: a store whose clock was ahead once gives out tokens that are ahead until the
-    /// time has caught up, and a bound below that refuses everybody meanwhile. An hour or a day, where senders are not all trusted and
-    /// all clocks are kept. Not for tokens from elsewhere that are no such times.
+    /// time has caught up, and a bound below that refuses every request meanwhile. Use an hour or a day, where not all senders are trusted and
+    /// all clocks are kept in step. Not for tokens of other locks that are no such times.
     #[must_use]
     pub fn ahead(self, allowed: Duration) -> Self {
         Self { ahead: Some(allowed), ..self }

@@ -19,8 +19,8 @@ const DELETED: Attribute = Attribute::Metadata(Cow::Borrowed("tenuredeleted"));
 
 /// Objects that keep the largest token in their metadata, and are replaced only if they have not changed since they were read.
 ///
-/// Others read them as they are; a deleted one is empty to them. An object that is there without a token is left alone: what wrote
-/// it does not know of the fence, and would not heed it the next time either.
+/// Others read them as they are; a deleted one is empty to them. An object without a token is left alone: its writer
+/// does not know of the fence, and would overwrite the token the next time.
 #[derive(Debug, Clone)]
 pub struct InPlace {
     store: Arc<dyn ObjectStore>,

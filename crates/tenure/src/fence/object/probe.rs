@@ -1,4 +1,4 @@
-//! Whether a store keeps the promises that [`InPlace`](super::InPlace) rests on. Some answer as if they did.
+//! Whether a store keeps the promises that [`InPlace`](super::InPlace) relies on. Some answer as if they did.
 
 use object_store::path::Path;
 use object_store::{

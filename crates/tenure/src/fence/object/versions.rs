@@ -13,8 +13,8 @@ use crate::name::Token;
 /// Objects of which each write makes a new version, `location/token-number`, with as many digits always, so that the order of names is the
 /// order of tokens. A stale writer can add no version that would be read.
 ///
-/// Old versions stay until they are [pruned](Self::prune). Who reads without this must take the last name in the list, and take one
-/// that ends in `.gone` for a deletion. Names that are not of this form are overlooked.
+/// Old versions stay until they are [pruned](Self::prune). A reader without this type must take the last name in the list; a name
+/// that ends in `.gone` is a deletion. Names that are not of this form are ignored.
 #[derive(Debug, Clone)]
 pub struct Versions {
     store: Arc<dyn ObjectStore>,
@@ -87,8 +87,8 @@ impl Versions {
         }
     }
 
-    /// Removes all versions but the last two, and says how many. The last one is the fence; the one before it is for those who read a
-    /// directory, whose list may lack a name that comes meanwhile.
+    /// Removes all versions but the last two, and says how many. The last one is the fence; the one before it is for readers of a
+    /// directory, whose list may lack a name that is written meanwhile.
     pub async fn prune(&self, location: &Path) -> Result<usize, Error> {
         let mut names = self.names(location).await?;
         names.sort_unstable();

@@ -21,7 +21,7 @@ static RAISE: LazyLock<Source> = LazyLock::new(|| Source::new(&[MORE, FENCE, inc
 
 /// The largest token of each resource, in keys `tenure_mark:resource` of Redis: for services of several processes.
 ///
-/// They are no fences of keys with the same name.
+/// A mark is not the fence of a key with the same name.
 #[derive(Clone)]
 pub struct RedisMarks<C> {
     connection: C,
@@ -29,7 +29,7 @@ pub struct RedisMarks<C> {
 }
 
 impl<C: ConnectionLike + Clone> RedisMarks<C> {
-    /// Marks that stay for ever.
+    /// Marks that stay forever.
     pub fn new(connection: C) -> Self {
         Self { connection, forget_after: None }
     }

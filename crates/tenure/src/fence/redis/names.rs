@@ -24,7 +24,7 @@ pub(super) fn fence_of(key: &str) -> Result<String> {
     Ok(format!("{FENCE}:{{{key}}}"))
 }
 
-/// The key of a mark. It stands alone, so that any name will do.
+/// The key of a mark. No other key belongs to it, so any name is allowed.
 pub(super) fn mark_of(resource: &str) -> String {
     format!("{MARK}:{resource}")
 }

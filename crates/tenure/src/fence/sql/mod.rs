@@ -5,7 +5,7 @@
 //! - **A table of marks** ([`FenceTable`]): one row per resource, raised and compared in the transaction that writes. Whatever the
 //!   transaction does after it is fenced: inserts, deletes, several tables.
 //! - **A column** ([`Update::fenced`]): the row that is written keeps the largest token, and the write itself compares.
-//! - **A lease column** ([`Update::lease`]): compare-and-set on a number that the row keeps. Of two who have read the same number
+//! - **A lease column** ([`Update::lease`]): compare-and-set on a number that the row keeps. Of two writers that have read the same number
 //!   one wins, also if both hold valid tokens.
 //!
 //! ```
@@ -24,8 +24,8 @@
 //!
 //! # Names
 //! Tables and columns are named as one writes them in SQL: `stock`, `shop.stock`, or in quotes, `"Group of"`, whichever kind: `` `…` ``
-//! is the same. They are written in the quotes of the dialect, so that nothing in a name is more than a name, and words of SQL
-//! (`order`) are names too. One without quotes means the table that it would mean in a statement: PostgreSQL folds it to lower case.
+//! is the same. They are written in the quotes of the dialect, so that no part of a name is SQL, and words of SQL
+//! (`order`) are names too. A name without quotes means the table that it would mean in a statement: PostgreSQL folds it to lower case.
 
 mod ddl;
 #[cfg(test)]

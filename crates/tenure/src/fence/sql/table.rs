@@ -11,9 +11,9 @@ use crate::sql::{Columns, Driver, Identifier, Operation, Table, Writer, number, 
 
 /// A table of marks: one row per resource, with the largest token that it has seen.
 ///
-/// The row stays locked until the transaction ends, so that of two who write under different tokens one waits for the other:
-/// nothing comes between the check and the write. Who passes several resources in one transaction takes them in one order
-/// everywhere, or the database ends one of two that wait for each other. **Rows are never deleted**: one that is gone has forgotten
+/// The row stays locked until the transaction ends, so that of two writers under different tokens one waits for the other:
+/// nothing comes between the check and the write. A transaction that passes several resources takes them in one order
+/// everywhere, or the database ends one of two that wait for each other. **Rows are never deleted**: a deleted row has lost
 /// its mark.
 #[derive(Debug, Clone)]
 pub struct FenceTable {

@@ -65,7 +65,7 @@ impl<'a> Update<'a> {
         self
     }
 
-    /// A condition of the business, such as that enough is left. That it is not met is a value, not an error.
+    /// A condition of the application, for example that enough is left. If it is not met, that is a value, not an error.
     pub fn only_if(mut self, text: &str, binds: impl Binds) -> Self {
         self.only_if = Some(Fragment::new(text, binds));
         self
@@ -135,7 +135,7 @@ impl<'a> Update<'a> {
         Ok(writer.done())
     }
 
-    /// Reads one row of two whole numbers, `fence` and `lease` of a [`Probe`]: what stands in the way. To be run when the write met no row.
+    /// Reads one row of two whole numbers, `fence` and `lease` of a [`Probe`]: why the write was refused. Run it when the write met no row.
     pub fn probe(&self, dialect: Dialect) -> Result<Statement> {
         let mut writer = Writer::new(dialect);
         let number = |name: Option<&String>| -> Result<String> {
@@ -164,7 +164,7 @@ impl<'a> Update<'a> {
 
     /// What an update has done that met so many rows, given what the probe found if it was none.
     ///
-    /// Rows that are *met* count, also those that are what they should be already. MySQL counts only those that changed, unless its
+    /// Rows that are *met* count, also those that do not change. MySQL counts only those that changed, unless its
     /// client wants them found (`CLIENT_FOUND_ROWS`).
     pub fn check<E>(&self, matched: u64, probe: Option<Probe>) -> Result<Effect, fence::Error<E>> {
         let Self { table, counters, .. } = self;

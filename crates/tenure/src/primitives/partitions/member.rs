@@ -108,8 +108,8 @@ impl Member {
         &self.group
     }
 
-    /// Waits until other partitions are owned than when it was last called (before that: none), or one of them anew.
-    /// Fails when the store refuses for good, or the locker was closed. Cancel safe: what was not told is told by the next call.
+    /// Waits until other partitions are owned than when it was last called (before that: none), or one of them is owned again.
+    /// Fails when the store refuses permanently, or the locker was closed. Cancel safe: the next call reports what this one did not.
     pub async fn changed(&mut self) -> Result<Vec<u32>> {
         let mut seen = self.state.subscribe();
         loop {

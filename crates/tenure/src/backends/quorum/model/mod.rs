@@ -1,8 +1,8 @@
 //! A bounded model: every order of events, of a few ballots on three nodes, within a few ticks.
 //!
-//! Modelled are the rules that ship (`rules`, `Token`, `deadline`), not copies of them. Messages take any time, and those that
-//! take for ever are lost. A client that is not scheduled while time passes is paused. Ballots of one client are told apart by
-//! the nodes as those of several are, so each has a client of its own. Every hold writes once to a store that refuses smaller
+//! It uses the rules that ship (`rules`, `Token`, `deadline`), not copies of them. Messages take any time, and those that
+//! take forever are lost. A client that is not scheduled while time passes is paused. Nodes tell the ballots of one client apart
+//! like those of several, so each ballot has a client of its own. Every hold writes once to a store that refuses smaller
 //! tokens than it has seen, and the write takes any time too.
 
 mod moves;

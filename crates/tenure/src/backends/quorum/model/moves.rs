@@ -1,4 +1,4 @@
-//! What may happen next. The decisions are those of `rules`; what is written here is who asks, and that answers take their time.
+//! What may happen next. `rules` makes the decisions; here are the questions, and the time that answers take.
 
 use std::time::Duration;
 
@@ -109,7 +109,7 @@ impl Setup {
         }
     }
 
-    /// Whether an answer is of a node that may have forgotten somebody.
+    /// Whether an answer is of a node that may have forgotten a hold.
     pub(super) fn is_doubtful(&self, answer: Heard, restarted: Option<i16>, now: u8) -> bool {
         let Some(restarted) = restarted.filter(|_| !self.mistaken(Mistake::NoQuarantine)) else { return false };
         let up = u64::try_from(i16::from(now) - restarted).expect("it is not from the future");

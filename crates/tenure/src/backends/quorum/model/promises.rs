@@ -1,4 +1,4 @@
-//! What must hold at every moment, and what must be seen so that it does not hold for want of events.
+//! What must hold at every moment, and the events that must occur so that it does not hold trivially.
 
 use stateright::Property;
 

@@ -1,4 +1,4 @@
-//! What a model is of: how much happens, what goes wrong, which rule is left out.
+//! The set-up of a model: how much happens, what goes wrong, which rule is left out.
 
 use std::time::Duration;
 

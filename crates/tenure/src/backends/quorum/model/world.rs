@@ -1,4 +1,4 @@
-//! All there is at one moment: the nodes and the way to them, the ballots, the store that the lock protects.
+//! The whole state at one moment: the nodes and the messages to them, the ballots, the store that the lock protects.
 
 use crate::clock::Instant;
 use crate::name::Token;
@@ -52,7 +52,7 @@ pub(super) struct NodeHold {
 /// What is between one ballot and one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Wire {
-    /// At most one call is under way. It may take for ever, which is how messages are lost.
+    /// At most one call is under way. It may take forever, which is how messages are lost.
     pub(super) call: InFlight,
     pub(super) heard: Heard,
 }
@@ -174,7 +174,7 @@ impl World {
         (0..MOST).filter(|one| self.ballots[*one].token.is_some()).fold(0, |bits, one| bits | 1 << one)
     }
 
-    /// Ends a ballot or a hold: nobody listens to the nodes any more. What was asked may still reach them.
+    /// Ends a ballot or a hold: answers of the nodes are ignored from then on. Earlier questions may still reach them.
     pub(super) fn end(&mut self, ballot: usize) {
         self.ballots[ballot].phase = Phase::Over;
         self.stop_listening(ballot);

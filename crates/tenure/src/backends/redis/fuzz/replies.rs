@@ -1,4 +1,4 @@
-//! Every verb of the store against a server that answers whatever it likes.
+//! Every verb of the store against a server with arbitrary answers.
 
 use std::time::Duration;
 

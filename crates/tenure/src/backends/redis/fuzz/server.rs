@@ -1,4 +1,4 @@
-//! A server that says what it is told to say.
+//! A server with given answers.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -79,7 +79,7 @@ final class Verbs {
             case "semaphore" -> order.waits()
                 ? semaphore(order).tryAcquire(order.n(), Duration.ofMillis(order.patience()))
                 : semaphore(order).tryAcquire(order.n());
-            // Only without both does it ask once and leave no place in line.
+            // Only without both does it ask once and leave no queue position.
             default -> order.waits() || order.lease() >= 0
                 ? lock(order).tryLock(order.patience(), order.lease(), MILLISECONDS)
                 : lock(order).tryLock();

@@ -100,7 +100,7 @@ async fn pipes_that_could_not_be_made_are_made_when_they_can_be() {
         assert!(Instant::now() < bound, "the pipes were never made");
         assert!(tokio::time::timeout(Duration::from_millis(20), &mut waiter).await.is_err(), "it is held");
     }
-    // Only who can be woken stands in line for a plain lock.
+    // Only who can be woken stands in the queue for a plain lock.
     until_waiting(&a, "x", 1).await;
     held.release().await.unwrap();
     drop(within_limit(waiter).await);
