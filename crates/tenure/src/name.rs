@@ -132,6 +132,18 @@ pub struct OwnerId {
     pub number: u64,
 }
 
+/// Set in the number of an owner whose hold may linger. Above it are the attempts of a quorum.
+const LINGERS: u64 = 1 << 39;
+
+impl OwnerId {
+    /// Whether its hold may stay with its process for a while after a release. Then the holder is to be told that another client waits: see
+    /// [`Losses::wanted`](crate::backend::Losses::wanted).
+    #[must_use]
+    pub fn lingers(self) -> bool {
+        self.number & LINGERS != 0
+    }
+}
+
 impl fmt::Display for OwnerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.client, self.number)
@@ -179,6 +191,12 @@ impl OwnerIds {
     /// An id that this client has not used before.
     pub fn next(&self) -> OwnerId {
         OwnerId { client: self.client, number: self.next.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// One whose hold may linger.
+    pub(crate) fn next_lingering(&self) -> OwnerId {
+        let owner = self.next();
+        OwnerId { number: owner.number | LINGERS, ..owner }
     }
 
     /// The client.

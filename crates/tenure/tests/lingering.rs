@@ -142,3 +142,24 @@ async fn a_short_lease_ends_the_linger_time_before_a_renewal_is_due() {
     assert!(other.mutex("a").try_lock().await.expect("asked").is_some(), "nobody renews what no task has");
     assert_eq!(one.stats().renewed, 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_from_elsewhere_ends_the_linger_time_at_once() {
+    let (one, other) = two("claimed").await;
+    one.mutex("a").lock().await.expect("locked").release().await.expect("given back");
+    let asked = Instant::now();
+    let next = other.mutex("a").lock().await.expect("locked");
+    assert_eq!(asked.elapsed(), Duration::ZERO, "the idle hold is given back by a push");
+    next.release().await.expect("given back");
+    // A claim that comes while a task has the lock counts for its release.
+    let held = one.mutex("a").lock().await.expect("locked");
+    let waiting = tokio::spawn({
+        let mutex = other.mutex("a");
+        async move { mutex.lock().await.expect("locked") }
+    });
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let released = Instant::now();
+    held.release().await.expect("given back");
+    drop(waiting.await.expect("no panic"));
+    assert_eq!(released.elapsed(), Duration::ZERO);
+}

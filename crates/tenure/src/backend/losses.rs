@@ -10,6 +10,8 @@ use crate::name::OwnerId;
 pub(crate) enum Suspect {
     One(OwnerId),
     All,
+    /// Not gone: another client waits for it.
+    Wanted(OwnerId),
 }
 
 type Listener = dyn Fn(Suspect) + Send + Sync;
@@ -31,6 +33,11 @@ impl Losses {
     /// Every hold may be gone: the store was emptied, or was not connected for a while.
     pub fn suspect_all(&self) {
         self.tell(Suspect::All);
+    }
+
+    /// Another client waits for the hold of this owner, which [may linger](OwnerId::lingers): it is given back as soon as no task has it.
+    pub fn wanted(&self, owner: OwnerId) {
+        self.tell(Suspect::Wanted(owner));
     }
 
     fn tell(&self, suspect: Suspect) {

@@ -14,7 +14,7 @@ pub use self::open::MemoryOptions;
 pub(crate) use self::open::SCHEMES;
 use self::slot::{Hold, Slot, Wake};
 use crate::backend::{
-    Attempt, Backend, Broken, Capabilities, Claim, Client, Holder, InUse, LOCAL, Losses, Mode, Opened, Permits, Released,
+    Attempt, Backend, Broken, Capabilities, Claim, Client, Holder, InUse, LOCAL, Losses, Mode, Opened, Permits, Queue, Released,
     Renewal, Scope, Server, State, Voter,
 };
 use crate::clock::{Clock, Instant};
@@ -119,6 +119,12 @@ impl Memory {
         let mut slots = self.slots();
         let (attempt, wake) = slots.entry(claim.resource.clone()).or_default().acquire(claim, at_least, now)?;
         self.wake(wake, &claim.resource, slots);
+        if let (Attempt::Busy { holder: Some(holder), .. }, Queue::Allowed) = (&attempt, claim.queue)
+            && let Some(owner) = holder.parse::<OwnerId>().ok().filter(|owner| owner.lingers())
+        {
+            let known = lock(&self.store.clients).get(&owner.client).map(|known| known.losses.clone());
+            known.iter().for_each(|losses| losses.wanted(owner));
+        }
         Ok(attempt)
     }
 

@@ -54,6 +54,12 @@ impl Link {
             },
             PushKind::Message | PushKind::SMessage => {
                 let channel = push.data.first().and_then(text);
+                if let (Some(claims), Some(channel), Some(number)) =
+                    (self.shared.claims.get(), channel, push.data.get(1).and_then(text))
+                    && let Some(owner) = claims.wanted(channel, number)
+                {
+                    return self.shared.watched.losses.wanted(owner);
+                }
                 // With tracking the same release was pushed already, and a subscription only makes us visible. Not so for a channel of
                 // one owner.
                 let news = |channel: &&str| self.wake() == Some(Wake::PubSub) || is_owned(channel);
@@ -199,7 +205,7 @@ impl Link {
         if told && (lasts || claim.mode == Mode::Fair) { 10 * VISIBLE_AFTER } else { soon }
     }
 
-    fn is_subscribed(&self, channel: &str) -> bool {
+    pub(super) fn is_subscribed(&self, channel: &str) -> bool {
         let Ok(channels) = self.channels.try_lock() else { return false };
         let current = self.session() == if self.is_sharded() { channels.beside } else { channels.id };
         current && channels.channels.contains(channel)

@@ -34,7 +34,7 @@ impl Layout {
         self.lock_channel(name.as_str())
     }
 
-    fn lock_channel(self, name: &str) -> Prefixed<'_> {
+    pub(crate) fn lock_channel(self, name: &str) -> Prefixed<'_> {
         let prefix = match self {
             Self::Redisson => "redisson_lock__channel",
             Self::Plain => "tenure_lock__channel",

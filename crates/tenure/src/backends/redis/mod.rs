@@ -6,6 +6,7 @@
 
 mod calls;
 mod channels;
+mod claims;
 mod cluster;
 mod connection;
 mod dial;

@@ -120,7 +120,7 @@ impl Router {
         Err(trouble)
     }
 
-    fn known_link(&self, slot: u16) -> Option<Arc<Link>> {
+    pub(super) fn known_link(&self, slot: u16) -> Option<Arc<Link>> {
         match &self.route {
             Route::One(link) => Some(Arc::clone(link)),
             Route::Cluster(cluster) => cluster.owner(slot),

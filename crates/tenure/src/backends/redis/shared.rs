@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 
+use super::claims::Claims;
 use super::keys::Layout;
 use super::link::Link;
 use super::route::Router;
@@ -51,6 +52,8 @@ pub(super) struct Shared {
     links: Mutex<Vec<Weak<Link>>>,
     /// Holds that servers watch for us.
     pub(super) watched: Watched,
+    /// Set with the first hold that may linger.
+    pub(super) claims: OnceLock<Claims>,
 }
 
 impl Shared {
@@ -79,6 +82,7 @@ impl Shared {
                 router: OnceLock::new(),
                 links: Mutex::default(),
                 watched: Watched::default(),
+                claims: OnceLock::new(),
             }
         })
     }

@@ -33,6 +33,7 @@ impl Redis {
         self.capabilities.refuse(claim.mode)?;
         let slot = self.router.slot(&claim.resource)?;
         refuse_all_tag(&claim.resource, claim.mode)?;
+        self.listen_for_claims(claim);
         let (attempt, mut answer) = self.ask_once(slot, claim, at_least, &[]).await?;
         let Attempt::Busy { retry: Retry::OnSignal { mut within }, mut holder } = attempt else { return Ok(attempt) };
         if claim.queue == Queue::Never {
@@ -58,6 +59,7 @@ impl Redis {
                 within = within.min(UNTOLD);
             }
         }
+        self.tell_holder(holder.as_deref());
         if let Some(link) = answer.live.link.upgrade() {
             within = within.min(link.waits(&channel, claim, answer.live.wake));
         }

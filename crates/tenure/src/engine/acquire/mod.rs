@@ -180,14 +180,16 @@ impl Contender {
         let Request { resource, mode, terms, patience, converting, .. } = &self.request;
         let engine = self.engine();
         // Only a hold that keeps its turn can be handed over.
-        let hands_over = engine.capabilities.token_blocks && !mode.is_shared();
+        let turn = turn.filter(|_| engine.capabilities.token_blocks && !mode.is_shared());
+        let lingers = turn.is_some() && *mode == Mode::Exclusive && !terms.fixed && !terms.linger.is_zero();
+        let owner = || if lingers { engine.owners.next_lingering() } else { engine.owners.next() };
         Claim {
             resource: resource.clone(),
-            owner: converting.as_ref().map_or_else(|| engine.owners.next(), Guard::owner_id),
+            owner: converting.as_ref().map_or_else(owner, Guard::owner_id),
             mode: *mode,
             queue: if *patience == Patience::None { Queue::Never } else { Queue::Allowed },
             lease: terms.lease,
-            tokens: turn.filter(|_| hands_over).map_or(1, |turn| turn.tokens(!terms.linger.is_zero())),
+            tokens: turn.map_or(1, |turn| turn.tokens(lingers)),
             note: terms.note.clone(),
         }
     }

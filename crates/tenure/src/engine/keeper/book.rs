@@ -225,6 +225,15 @@ impl Book {
         if entry.renewing { false } else { self.schedule_at(owner.number, due) }
     }
 
+    /// Another client waits for a hold: it lingers no more. Whether the keeper must be woken for it.
+    pub(super) fn wanted(&mut self, owner: OwnerId, now: Instant) -> bool {
+        let Some(entry) = self.entries.get_mut(&owner.number).filter(|entry| entry.hold.claim.owner == owner) else {
+            return false;
+        };
+        entry.is_wanted = true;
+        if entry.idle.is_some() { self.schedule_at(owner.number, now) } else { false }
+    }
+
     /// Takes what is due off the schedule.
     pub(super) fn due(&mut self, now: Instant) -> Due {
         let mut due = Due::default();

@@ -2,7 +2,6 @@
 
 use super::book::KeptHold;
 use super::{Keeper, Release};
-use crate::backend::Mode;
 use crate::clock::Instant;
 use crate::engine::guard::Held;
 use crate::engine::turnstile::{Next, Turn, Waiter};
@@ -30,11 +29,10 @@ impl KeptHold {
     /// Until when it may be idle, if it may. Counted from the first release: clients that cannot tell that they wait, wait for no longer
     /// than that. And not past the next renewal: only a hold that a task has is worth one.
     fn lingers(&self, now: Instant, renew_at: Instant) -> Option<Instant> {
-        let linger = self.hold.terms.linger;
-        if linger.is_zero() || self.is_wanted || self.hold.terms.fixed || self.hold.claim.mode != Mode::Exclusive {
+        if self.is_wanted || !self.hold.claim.owner.lingers() {
             return None;
         }
-        let until = self.lingers_until.unwrap_or(now.after(linger)).min(renew_at);
+        let until = self.lingers_until.unwrap_or(now.after(self.hold.terms.linger)).min(renew_at);
         (now < until).then_some(until)
     }
 }

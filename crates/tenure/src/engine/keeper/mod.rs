@@ -285,6 +285,7 @@ impl Shared {
         let mut book = self.book();
         let wake = match suspect {
             Suspect::One(owner) => book.suspect(owner, now),
+            Suspect::Wanted(owner) => book.wanted(owner, now),
             Suspect::All => {
                 let owners: Vec<_> = book.holds().map(|hold| hold.claim.owner).collect();
                 owners.into_iter().fold(false, |wake, owner| book.suspect(owner, now) | wake)
