@@ -75,7 +75,7 @@ impl OfCase<'_> {
             "P4" => self.between_processes(),
             "P5" | "P5-10" => self.drained(),
             "P6" => self.held(),
-            "P7-rw" | "P7-fair" | "P7-semaphore" => self.no_peer_ahead(|_| true),
+            "P7-rw" | "P7-fair" | "P7-semaphore" => self.no_peer_ahead(Row::serves_all),
             "P8" => self.ratio("time beside one node", ("one node", "tenure"), RATE, Bar::AtMost(1.3)),
             "P9" => self.crashed(),
             "P10-1" => {
@@ -87,13 +87,19 @@ impl OfCase<'_> {
                     Bar::AtLeast(1.0),
                 );
             }
-            "P11" => self.ratio("time beside flock(1)", ("flock(1)", "tenure run"), RATE, Bar::AtMost(3.0)),
+            "P11" => {
+                self.ratio("time on Redis beside flock(1)", ("flock(1)", "tenure run"), RATE, Bar::AtMost(3.0));
+                self.ratio("time on sqlite: beside flock(1)", ("flock(1)", "tenure run (sqlite)"), RATE, Bar::AtMost(3.0));
+            }
             _ => {}
         }
         self.is_sound();
     }
 
     fn alone(&mut self) {
+        if let Some(same) = self.case.same_scripts {
+            self.verdict("raw sends the scripts that the library sends (1 is yes)", f64::from(u8::from(same)), Bar::AtLeast(1.0));
+        }
         self.ratio("time beside raw", ("raw", "tenure"), RATE, Bar::AtMost(1.10));
         self.ratio("rate with linger beside raw", ("tenure-linger", "raw"), RATE, Bar::AtLeast(30.0));
         self.beside_plain_peers();

@@ -69,7 +69,7 @@ const SHARED: &[&str] = &["tenure", "rlock", "redisson"];
 const REDISSON: &[&str] = &["tenure", "redisson"];
 const QUORUM: &[&str] = &["one node", "tenure", "rslock", "redsync", "node-redlock"];
 const LOCAL: &[&str] = &["tenure", "tenure-linger", "rusqlite", "flock", "flock-thread", "fs4"];
-const COMMANDS: &[&str] = &["tenure run", "flock(1)", "redis-cli + sh"];
+const COMMANDS: &[&str] = &["tenure run", "tenure run (sqlite)", "flock(1)", "redis-cli + sh"];
 
 const CYCLES: Case = Case {
     id: "",

@@ -26,13 +26,15 @@ pub(crate) fn run(settings: &Settings, stage: &Stage, result: &mut CaseResult) {
 fn command(settings: &Settings, stage: &Stage, contender: &str) -> Result<Command, String> {
     let mut command;
     match contender {
-        "tenure run" => {
+        "tenure run" | "tenure run (sqlite)" => {
             let program = settings.programs.rust.join("tenure");
             if !program.exists() {
                 return Err("not built here".to_owned());
             }
             command = Command::new(program);
-            command.args(["--url", &stage.urls[0], "run", "bench", "--", "true"]);
+            let file = format!("sqlite:{}", stage.folder.path().join("locks").display());
+            let url = if contender == "tenure run" { &stage.urls[0] } else { &file };
+            command.args(["--url", url, "run", "bench", "--", "true"]);
         }
         "flock(1)" => {
             command = Command::new("flock");

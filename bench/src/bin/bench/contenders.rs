@@ -61,6 +61,7 @@ const ALL: &[Contender] = &[
     one("fs4", Kind::Peer, Language::Rust),
     // Programs, of which there is no driver.
     one("tenure run", Kind::Ours, Language::Rust),
+    one("tenure run (sqlite)", Kind::Ours, Language::Rust),
     one("flock(1)", Kind::Peer, Language::Rust),
     one("redis-cli + sh", Kind::Peer, Language::Rust),
 ];

@@ -13,11 +13,13 @@ const TOP: f64 = 44.0;
 
 const STYLE: &str = "<style>
 text { font: 13px system-ui, sans-serif; fill: #24292f }
+.ground { fill: #fff }
 .title { font-weight: 600 }
 .ours { fill: #2f6feb } .peer { fill: #9aa4af } .limit { fill: #d29922 }
 .spread { stroke: #24292f; stroke-width: 1.5 }
 @media (prefers-color-scheme: dark) {
   text { fill: #e6edf3 }
+  .ground { fill: #0d1117 }
   .ours { fill: #58a6ff } .peer { fill: #6e7681 } .limit { fill: #bb8009 }
   .spread { stroke: #e6edf3 }
 }
@@ -49,6 +51,8 @@ pub(crate) fn of(case: &CaseResult) -> String {
     let scale = if most / least > 50.0 { Scale::log(least, most) } else { Scale::linear(most) };
     let height = TOP + LINE * rows.len() as f64 + 10.0;
     let mut svg = format!("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n{STYLE}\n");
+    // A page may be dark where the system is light: what is written stands on ground of its own.
+    let _infallible = writeln!(svg, "<rect class=\"ground\" width=\"{WIDTH}\" height=\"{height}\"/>");
     let log = if scale.log { ", logarithmic" } else { "" };
     let _infallible = writeln!(svg, "<text class=\"title\" x=\"0\" y=\"15\">{}: {}</text>", case.id, escaped(&case.title));
     let _infallible =

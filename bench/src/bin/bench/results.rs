@@ -153,6 +153,8 @@ pub(crate) struct CaseResult {
     /// What is not the same everywhere: how many were held, for how long.
     pub(crate) note: String,
     pub(crate) periods: f64,
+    /// Whether raw sends the scripts that the library sends, where that was looked at.
+    pub(crate) same_scripts: Option<bool>,
 }
 
 impl CaseResult {

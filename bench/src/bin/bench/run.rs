@@ -82,6 +82,7 @@ pub(crate) fn case(settings: &Settings, case: &Case) -> std::io::Result<CaseResu
         probes: Vec::new(),
         note: String::new(),
         periods: settings.hold_seconds / RENEWAL_PERIOD,
+        same_scripts: (case.id == "P1").then(|| same_scripts(settings).is_ok()),
     };
     match case.scenario {
         "command" => commands::run(settings, &stage, &mut result),
@@ -99,7 +100,11 @@ fn short(row: &Row) -> String {
     if row.laps.is_empty() {
         return trouble.to_owned();
     }
-    format!("{:>12.0}/s {} {trouble}", row.median(|lap| lap.rate), row.faults().join(", "))
+    let found = match row.median_if(|lap| lap.after_lease_ms) {
+        Some(late) => format!("{late:>8.1} ms after the lease"),
+        None => format!("{:>12.0}/s", row.median(|lap| lap.rate)),
+    };
+    format!("{found} {} {trouble}", row.faults().join(", "))
 }
 
 /// The order changes from round to round, so that no contender always follows the same one.
@@ -220,6 +225,18 @@ fn hold(mut team: Team<'_>, stage: &Stage, settings: &Settings) -> Result<Lap, S
     let grown: i64 = outcomes.iter().filter_map(|outcome| outcome.grown_kib).sum();
     let client_bytes = Some(grown as f64 * 1024.0 / holds);
     Ok(Lap { client_bytes, server_bytes: Some(full.since(&empty).memory / holds), ..lap })
+}
+
+/// On a server that only the library has talked to.
+fn same_scripts(settings: &Settings) -> Result<(), String> {
+    let stage = Stage::set(Place::Redis).map_err(|e| e.to_string())?;
+    let log = File::create(settings.out.join("scripts.log")).map_err(|e| e.to_string())?;
+    for (contender, scenario) in [("tenure", "cycles"), ("raw", "scripts")] {
+        let mut command = settings.programs.driver(crate::contenders::named(contender).ok_or("is not known")?)?;
+        command.args(["--contender", contender, "--scenario", scenario, "--url", &stage.urls[0]]);
+        Driver::start(command, &log)?.expect("ready", Duration::from_secs(30))?;
+    }
+    Ok(())
 }
 
 fn start_probe(settings: &Settings, stage: &Stage) -> Result<Driver, String> {

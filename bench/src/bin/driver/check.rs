@@ -165,3 +165,75 @@ impl Check {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn intruders(check: &Check) -> u64 {
+        check.intruders.load(Ordering::Relaxed)
+    }
+
+    /// Two processes of four tasks that share a file.
+    fn processes(rule: Rule) -> ([Check; 2], tempfile::NamedTempFile) {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), [0; 4096]).expect("written");
+        ([0, 1].map(|process| Check::new(rule, Some(file.path()), process, 4).expect("opened")), file)
+    }
+
+    #[test]
+    fn one_who_enters_before_the_other_has_left_is_seen() {
+        let memory = Check::new(Rule::One, None, 0, 4).expect("memory");
+        let ([one, other], _file) = processes(Rule::One);
+        for (one, other) in [(&memory, &memory), (&one, &other)] {
+            one.enter(0, true, Some(1), 0, clock::now());
+            one.leave(0, Some(1));
+            other.enter(1, true, Some(2), 0, clock::now());
+            assert_eq!(intruders(other), 0, "the other had left");
+            one.enter(2, true, Some(3), 0, clock::now());
+            assert_eq!(intruders(one), 1, "the other was still inside");
+        }
+    }
+
+    #[test]
+    fn a_token_that_does_not_grow_is_seen() {
+        let ([one, other], _file) = processes(Rule::One);
+        one.enter(0, true, Some(7), 0, clock::now());
+        one.leave(0, Some(7));
+        other.enter(0, true, Some(7), 0, clock::now());
+        assert_eq!(other.stale.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_hand_over_is_counted_by_who_had_it_before() {
+        let ([one, other], _file) = processes(Rule::One);
+        for (check, task) in [(&one, 0), (&one, 0), (&one, 1), (&other, 0)] {
+            check.enter(task, true, None, 0, clock::now());
+            check.leave(task, None);
+        }
+        let counts = [&one.handed, &one.crossed, &other.handed, &other.crossed].map(|counts| counts.total().count());
+        assert_eq!(counts, [1, 0, 0, 1], "the same task again is no hand-over");
+    }
+
+    #[test]
+    fn readers_share_and_writers_do_not() {
+        let ([one, other], _file) = processes(Rule::Shared);
+        one.enter(0, false, None, 0, 0);
+        other.enter(0, false, None, 0, 0);
+        assert_eq!([&one, &other].map(intruders), [0, 0], "two readers");
+        one.enter(1, true, None, 0, 0);
+        assert_eq!(intruders(&one), 1, "a writer beside readers");
+        other.enter(1, false, None, 0, 0);
+        assert_eq!(intruders(&other), 1, "a reader beside a writer");
+    }
+
+    #[test]
+    fn the_ninth_of_eight_permits_is_seen() {
+        let ([one, other], _file) = processes(Rule::Permits);
+        (0..4).for_each(|task| one.enter(task, false, None, 0, 0));
+        (0..4).for_each(|task| other.enter(task, false, None, 0, 0));
+        assert_eq!([&one, &other].map(intruders), [0, 0]);
+        other.enter(4, false, None, 0, 0);
+        assert_eq!(intruders(&other), 1);
+    }
+}

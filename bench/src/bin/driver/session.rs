@@ -135,30 +135,24 @@ impl<'a, C: Client> Session<'a, C> {
         while !matches!(orders::next().ok_or("the input has ended")?, Order::Release) {}
         let Spent { cpu_us, allocations } = before.until_now();
         let total = held.len() as u64;
-        self.runtime.block_on(async {
-            for (mut lock, held) in held {
-                lock.release(held).await?;
-            }
-            Ok::<_, Fault>(())
-        })?;
+        drop(held);
         Ok(Outcome { total, cycles: total, took_us, grown_kib, cpu_us, allocations, ..Outcome::default() })
     }
 
-    async fn take_all(&self, round: u64) -> Result<Vec<(C::Lock, <C::Lock as Lock>::Held)>, Fault> {
+    /// Only what is held is kept, and not the lock that it was made by: that would be memory of this driver.
+    async fn take_all(&self, round: u64) -> Result<Vec<<C::Lock as Lock>::Held>, Fault> {
         let mut takers = JoinSet::new();
         for taker in 0..TAKERS {
-            let names = (taker..self.options.holds).step_by(TAKERS).map(|n| format!("{}:{n}", self.name(round, 0)));
-            let locks: Vec<_> = names.map(|name| self.client.lock(&name)).collect();
+            let (client, name, holds) = (Arc::clone(&self.client), self.name(round, 0), self.options.holds);
             takers.spawn(async move {
-                let mut all = Vec::with_capacity(locks.len());
-                for mut lock in locks {
-                    let held = lock.acquire(true).await?;
-                    all.push((lock, held));
+                let mut all = Vec::with_capacity(holds / TAKERS + 1);
+                for n in (taker..holds).step_by(TAKERS) {
+                    all.push(client.lock(&format!("{name}:{n}")).acquire(true).await?);
                 }
                 Ok::<_, Fault>(all)
             });
         }
-        let mut all = Vec::new();
+        let mut all = Vec::with_capacity(self.options.holds);
         while let Some(taken) = takers.join_next().await {
             all.extend(taken??);
         }

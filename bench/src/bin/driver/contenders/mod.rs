@@ -21,6 +21,11 @@ pub(crate) fn run(runtime: &Runtime, options: &Options) -> Result<(), Fault> {
     if options.scenario == "probe" {
         return probe::run(runtime, options);
     }
+    if options.scenario == "scripts" {
+        runtime.block_on(raw::check_known(&options.urls[0]))?;
+        crate::orders::word("ready");
+        return Ok(());
+    }
     if named(&["raw", "raw-bg"]) {
         // Kept until the end: the connection lives on it.
         let beside = (options.contender == "raw-bg").then(|| crate::runtime(1));

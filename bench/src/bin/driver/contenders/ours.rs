@@ -34,7 +34,11 @@ impl Ours {
         }
         let url = match &*options.urls {
             [one] => one.clone(),
-            nodes => format!("quorum:{}", nodes.join("|")),
+            nodes => {
+                // These servers are new: there is nothing that they could have forgotten.
+                query.push("quarantine=off".to_owned());
+                format!("quorum:{}", nodes.join("|"))
+            }
         };
         let url = if query.is_empty() { url } else { format!("{url}?{}", query.join("&")) };
         let locker = Locker::connect(&url).await?;

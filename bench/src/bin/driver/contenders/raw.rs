@@ -57,6 +57,13 @@ impl Raw {
     }
 }
 
+/// Fails unless the server knows both scripts. If only the library has talked to it, they are the same.
+pub(crate) async fn check_known(url: &str) -> Result<(), Fault> {
+    let hashes = [ACQUIRE, RELEASE].map(|text| Script::new(text).get_hash().to_owned());
+    let known: Vec<bool> = cmd("SCRIPT").arg("EXISTS").arg(&hashes).query_async(&mut connect(url).await?).await?;
+    if known == [true, true] { Ok(()) } else { Err("raw does not send the scripts that the library sends".into()) }
+}
+
 /// As the library does it.
 pub(crate) async fn connect(url: &str) -> Result<MultiplexedConnection, Fault> {
     let info = url.into_connection_info()?.set_tcp_settings(TcpSettings::default().set_nodelay(true));
