@@ -7,6 +7,7 @@
 mod bare;
 #[path = "engine/heap.rs"]
 mod heap;
+#[allow(dead_code, reason = "the bench of the engine judges more")]
 #[path = "engine/measure.rs"]
 mod measure;
 

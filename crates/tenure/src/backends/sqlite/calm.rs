@@ -45,9 +45,14 @@ impl Calm {
     }
 
     /// All is in its place, in directories that looked like this before.
-    pub(super) fn begin(&mut self, dirs: [Stamp; 2]) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    pub(super) fn begin(&mut self, dirs: [Stamp; 2], now: SystemTime) {
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         self.0 = dirs.iter().all(|dir| dir.is_settled(now)).then(|| (dirs, Instant::now()));
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_begun(&self) -> bool {
+        self.0.is_some()
     }
 
     pub(super) fn end(&mut self) {
@@ -63,21 +68,24 @@ mod tests {
         [Stamp::of(&rustix::fs::lstat(dir).unwrap()); 2]
     }
 
-    fn make_old(dir: &std::path::Path) {
-        // The time of the last change of any kind cannot be set: it is waited for.
-        let end = Instant::now() + COARSE * 10;
-        let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        while !stamps(dir)[0].is_settled(now()) {
-            assert!(Instant::now() < end, "it does not settle");
-            std::thread::sleep(Duration::from_millis(20));
+    /// Waits until the next change will have another time here, and returns when it will have so anywhere.
+    fn later(dir: &std::path::Path) -> SystemTime {
+        let tick = Duration::from_millis(50);
+        let since = |now: SystemTime| i128::try_from(now.duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap();
+        while since(SystemTime::now() - tick) < stamps(dir)[0].changed.1 {
+            std::thread::sleep(Duration::from_millis(5));
         }
+        SystemTime::now() + COARSE
     }
 
     #[test]
     fn a_directory_that_has_just_changed_is_never_calm() {
         let (dir, mut calm) = (tempfile::tempdir().unwrap(), Calm::default());
         let dirs = stamps(dir.path());
-        calm.begin(dirs);
+        calm.begin(dirs, SystemTime::now());
+        assert!(!calm.lasts(&dirs));
+        // The clock was set back.
+        calm.begin(dirs, SystemTime::now() - COARSE * 10);
         assert!(!calm.lasts(&dirs));
     }
 
@@ -92,17 +100,14 @@ mod tests {
             &|| std::fs::remove_file(name("a")).unwrap(),
         ];
         for change in changes {
-            make_old(dir.path());
-            let dirs = stamps(dir.path());
-            calm.begin(dirs);
-            let begun = Instant::now();
+            let (now, begun) = (later(dir.path()), Instant::now());
+            calm.begin(stamps(dir.path()), now);
             let lasted = calm.lasts(&stamps(dir.path()));
             assert!(lasted || begun.elapsed() >= GOOD);
             change();
             assert!(!calm.lasts(&stamps(dir.path())));
         }
-        make_old(dir.path());
-        calm.begin(stamps(dir.path()));
+        calm.begin(stamps(dir.path()), later(dir.path()));
         std::thread::sleep(GOOD);
         assert!(!calm.lasts(&stamps(dir.path())));
     }

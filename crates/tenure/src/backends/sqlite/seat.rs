@@ -202,14 +202,33 @@ mod tests {
         assert!(client.acquires_here());
     }
 
+    /// A name beside the file is taken away, and no caller goes on.
+    fn is_left_to_the_thread(client: &Threadless, end: &str) {
+        let path = client.dir.path().join(format!("locks.db{end}"));
+        std::fs::rename(&path, client.dir.path().join("away")).unwrap();
+        assert!(!client.is_released_here(), "{end}");
+        std::fs::rename(client.dir.path().join("away"), &path).unwrap();
+        assert!(client.acquires_here(), "{end}");
+    }
+
     #[test]
     fn a_file_that_was_removed_and_pipes_that_were_are_left_to_the_thread() {
         for end in ["", "-wal", "-shm", ".clients"] {
             let client = Threadless::new();
             assert!(client.acquires_here());
-            let path = client.dir.path().join(format!("locks.db{end}"));
-            std::fs::rename(&path, client.dir.path().join("away")).unwrap();
-            assert!(!client.is_released_here(), "{end}");
+            is_left_to_the_thread(&client, end);
+        }
+    }
+
+    #[test]
+    fn so_are_those_in_a_directory_that_was_left_alone_for_long() {
+        let clients = ["", "-wal", "-shm", ".clients"].map(|end| (Threadless::new(), end));
+        for (client, end) in &clients {
+            let is_calm = |client: &Threadless| {
+                client.is_acquired_here() && client.outbox.seat.take().as_ref().is_some_and(Worker::is_calm)
+            };
+            assert!(client.comes_to_be(is_calm), "{end}");
+            is_left_to_the_thread(client, end);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tracing::{debug, info, warn};
 
@@ -88,6 +88,11 @@ impl Worker {
 
     pub(super) fn path(&self) -> PathBuf {
         self.database.location.path.clone()
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_calm(&self) -> bool {
+        self.calm.has_begun()
     }
 
     pub(super) fn is_log_long(&self) -> bool {
@@ -201,13 +206,15 @@ impl Worker {
     /// Whether the file, its log and the pipes are all in their places.
     fn is_settled(&mut self) -> bool {
         let Some(presence) = &self.presence else { return false };
+        // First: what changes after the look at the directories must have a later time.
+        let now = SystemTime::now();
         let dirs = self.database.location.stamp().zip(presence.stamp()).map(|(dir, pipes)| [dir, pipes]);
         if dirs.is_some_and(|dirs| self.calm.lasts(&dirs)) {
             return true;
         }
         let is_settled = self.database.is_in_place() && presence.is_seen();
         match dirs.filter(|_| is_settled && !self.terms.any_filesystem) {
-            Some(dirs) => self.calm.begin(dirs),
+            Some(dirs) => self.calm.begin(dirs, now),
             None => self.calm.end(),
         }
         is_settled
