@@ -108,6 +108,7 @@ mod mode;
 mod name;
 #[cfg(feature = "once")]
 pub mod once;
+mod own_thread;
 mod primitives;
 mod retry;
 pub mod secret;

@@ -12,9 +12,12 @@ use tokio::sync::Notify;
 
 use crate::caller;
 use crate::error::{Error, Result};
+use crate::own_thread;
 
-static BACKGROUND: LazyLock<std::io::Result<Runtime>> =
-    LazyLock::new(|| Builder::new_multi_thread().worker_threads(1).thread_name("tenure").enable_all().build());
+static BACKGROUND: LazyLock<std::io::Result<Runtime>> = LazyLock::new(|| {
+    let mut threads = Builder::new_multi_thread();
+    threads.worker_threads(1).thread_name("tenure").on_thread_start(own_thread::mark).enable_all().build()
+});
 
 /// The process's background runtime.
 pub(crate) fn handle() -> Result<Handle> {

@@ -2,11 +2,14 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
+use rusqlite::hooks::Wal;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::fs::{Access, access};
+use tracing::debug;
 
 use super::bounds::Bounds;
 use super::fault::{NAME, io_error, is_busy, shown, sqlite_error};
@@ -17,6 +20,9 @@ use super::{index, recognize, siblings};
 use crate::error::{Error, Fault, Result};
 use crate::retry::jitter;
 
+/// A log of so many pages is written back into the file.
+const LONG: i32 = 2000;
+
 /// An open file of ours.
 #[derive(Debug)]
 pub(super) struct Database {
@@ -25,6 +31,10 @@ pub(super) struct Database {
     pub(super) location: Arc<Location>,
     /// Of the file, its log and the log's index.
     inodes: Option<[Inode; 3]>,
+    /// How many pages the log had after the last commit of this client.
+    log: Arc<AtomicI32>,
+    /// How many are to be written back.
+    long: i32,
 }
 
 impl Database {
@@ -83,24 +93,52 @@ impl Database {
             return Err(Error::config(shown(path), problem, "a file on a local disk or tmpfs").into());
         }
         // No fsync per commit: a power cut ends all holders too, and tokens follow the wall clock, so none comes back.
-        conn.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 2000; PRAGMA cell_size_check = ON")?;
+        conn.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA cell_size_check = ON")?;
+        // Instead of SQLite's own checkpoints, which whoever commits would wait for.
+        let log = Arc::<AtomicI32>::default();
+        let pages = Arc::clone(&log);
+        conn.wal_hook(Some(move |_: &mut Wal, now: i32| {
+            pages.store(now, Ordering::Relaxed);
+            Ok(())
+        }))?;
         conn.set_prepared_statement_cache_capacity(64);
         // By which SQLite has opened the log and its index, if it had not yet.
         format::is_marked(&conn)?;
-        let Some([Some(file), Some(log), Some(shared)]) = location.inodes() else { return Err(Refusal::Removed) };
+        let Some([Some(file), Some(wal), Some(shared)]) = location.inodes() else { return Err(Refusal::Removed) };
         if before != Some(file) || !index::is_open(path, shared) {
             return Err(Refusal::Removed);
         }
         if found != Format::Present {
             format::prepare(&mut conn, path)?;
         }
-        let database = Self { conn, bounds, location: Arc::clone(location), inodes: Some([file, log, shared]) };
+        let inodes = Some([file, wal, shared]);
+        let database = Self { conn, bounds, location: Arc::clone(location), inodes, log, long: LONG };
         if database.is_in_place() { Ok(database) } else { Err(Refusal::Removed) }
     }
 
     /// Whether the path still leads to the open file, its log and its index: locks in a removed file exclude no other process.
     pub(super) fn is_in_place(&self) -> bool {
         self.inodes.is_some_and(|opened| self.location.inodes() == Some(opened.map(Some)))
+    }
+
+    /// Whether the log is to be written back.
+    pub(super) fn is_log_long(&self) -> bool {
+        self.log.load(Ordering::Relaxed) >= self.long
+    }
+
+    /// Writes the log back into the file, and begins it anew. Waits for the disk.
+    pub(super) fn write_back(&mut self) {
+        self.bounds.begin(false);
+        let begun = self.conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())).and_then(|()| {
+            // The first commit to a log that begins anew waits for the disk, too.
+            self.conn.prepare_cached("UPDATE counter SET token = token WHERE one = 1")?.execute([])
+        });
+        if let Err(e) = begun {
+            debug!(error = %e, "the log stays as it is");
+        }
+        // One that others still read from is not begun anew. It is tried for again, and not after every commit.
+        let pages = self.log.load(Ordering::Relaxed);
+        self.long = if pages < LONG { LONG } else { pages.saturating_add(LONG / 4) };
     }
 
     /// Closes a file that was removed or replaced. SQLite shares one index within a process, so no client in it can open the file anew

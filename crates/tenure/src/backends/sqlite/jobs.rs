@@ -9,6 +9,8 @@ pub(super) enum Job {
     Verb(Box<dyn QueuedVerb>),
     /// See [`super::siblings`].
     Look,
+    /// The log has become long.
+    WriteBack,
     Close(oneshot::Sender<()>),
 }
 
@@ -32,6 +34,9 @@ pub(super) trait QueuedVerb: Send {
     /// Answers the caller, with what the verb said if the transaction went well.
     fn finish(self: Box<Self>, transaction: Result<()>);
 }
+
+/// A verb that was done, and how its transaction went.
+pub(super) type Answered = (Box<dyn QueuedVerb>, Result<()>);
 
 pub(super) struct Ask<T, F> {
     pub(super) kind: Kind,

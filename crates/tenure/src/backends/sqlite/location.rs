@@ -10,6 +10,7 @@ use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat, access, fstat, f
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
+use super::calm::Stamp;
 use super::fault::{io_error, shown};
 use super::filesystem;
 use super::groups;
@@ -98,6 +99,11 @@ impl Location {
         let dir = fstat(&self.dir).ok()?;
         let inode = |end| self.stat(end).map(|file| (file.st_dev, file.st_ino));
         ((parent.st_dev, parent.st_ino) == (dir.st_dev, dir.st_ino)).then(|| ["", "-wal", "-shm"].map(inode))
+    }
+
+    /// What the directory looks like that the path leads to now.
+    pub(super) fn stamp(&self) -> Option<Stamp> {
+        Some(Stamp::of(&rustix::fs::lstat(self.path.parent()?).ok()?))
     }
 
     /// How long a file is, if it is there.

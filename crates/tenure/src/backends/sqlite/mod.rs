@@ -3,8 +3,9 @@
 //! - [`terms`]: what the URL says; [`location`]: where the file is ([`resolve`]), whose directories it is in ([`trust`], [`groups`]), on
 //!   which [`filesystem`] and under which [`names`]; [`recognize`]: whether it is ours, before it is touched; [`file`]: how it is opened,
 //!   within which [`bounds`]; [`index`]: with which log; [`format`]: its tables; [`fault`]: what its errors mean.
-//! - [`worker`]: the thread that owns the connection; [`jobs`]: what it is asked to do; [`siblings`]: other clients of the process; [`boot`]: by which clock.
-//! - [`verbs`] and [`inspect`]: the contract as SQL. Leases are points of `CLOCK_BOOTTIME`, which all processes share, and void after a
+//! - [`worker`]: who works on the file, in a [`seat`] that a client's [`thread`] and its callers share, unless those are a [`crowd`]; [`jobs`]: what the
+//!   thread is asked to do; [`calm`]: what need not be looked at again; [`siblings`]: other clients of the process; [`boot`]: by which clock.
+//! - [`verbs`] and [`inspect`]: the contract as SQL, in a [`transaction`]. Leases are points of `CLOCK_BOOTTIME`, which all processes share, and void after a
 //!   restart of the machine ([`boots`]). [`rows`]: holds and waiters; [`queue`]: positions, and who is woken; [`polls`]: who asks again, and
 //!   when; [`numbers`]: permits and latches; [`identify`]: which file it is.
 //! - [`pipes`]: the directory beside the file; [`peers`]: who is alive, and who wakes whom; [`watches`]: whose death wakes whom;
@@ -13,6 +14,8 @@
 mod boot;
 mod boots;
 mod bounds;
+mod calm;
+mod crowd;
 mod fault;
 mod file;
 mod filesystem;
@@ -36,27 +39,36 @@ mod queue;
 mod recognize;
 mod resolve;
 mod rows;
+mod seat;
 mod siblings;
 mod terms;
+#[cfg(test)]
+mod tests;
+mod thread;
+mod transaction;
 mod trust;
 mod verbs;
 mod watches;
 mod worker;
 
 use std::fmt;
+use std::future::poll_fn;
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
+use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use self::crowd::Caller;
 use self::fault::NAME;
 pub(crate) use self::fault::sqlite_error;
 pub(crate) use self::file::why_not;
 use self::jobs::{Ask, Job, Kind};
 use self::peers::Notifiers;
+use self::seat::{Outbox, Seat};
 pub use self::terms::SqliteOptions;
 use self::verbs::{VerbResult, Verbs};
 use self::watches::Watches;
@@ -82,7 +94,7 @@ static CAPABILITIES: Capabilities = Capabilities {
 /// A client of a file. Its thread ends when it is closed or dropped.
 struct Sqlite {
     path: PathBuf,
-    jobs: Arc<mpsc::Sender<Job>>,
+    outbox: Arc<Outbox>,
     hub: Hub,
 }
 
@@ -100,8 +112,22 @@ impl Sqlite {
         verb: impl FnMut(&mut Verbs<'_>) -> VerbResult<T> + Send + 'static,
     ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
-        self.jobs.send(Job::Verb(Box::new(Ask { kind, doing, verb, answer: None, reply }))).map_err(|_| Error::Closed)?;
+        self.outbox.send(Job::Verb(Box::new(Ask { kind, doing, verb, answer: None, reply })))?;
         answer.await.unwrap_or(Err(Error::Closed))
+    }
+
+    /// The same for what takes but a moment, without a change of threads if the file is free.
+    async fn ask_briefly<T: Send + 'static>(
+        &self,
+        kind: Kind,
+        (doing, name): (&'static str, &Resource),
+        mut verb: impl FnMut(&mut Verbs<'_>) -> VerbResult<T> + Send + 'static,
+    ) -> Result<T> {
+        let caller = poll_fn(|cx| Poll::Ready(Caller::new(cx, name.as_str()))).await;
+        match self.outbox.do_here(caller, doing, &mut verb) {
+            Some(answer) => answer,
+            None => self.ask(kind, doing, verb).await,
+        }
     }
 }
 
@@ -125,8 +151,8 @@ impl Backend for Sqlite {
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
-        let claim = claim.clone();
-        self.ask(Kind::MustRun, "releasing", move |verbs| verbs.release(&claim)).await
+        let asked = claim.clone();
+        self.ask_briefly(Kind::MustRun, ("releasing", &claim.resource), move |verbs| verbs.release(&asked)).await
     }
 
     async fn watch(&self, claim: &Claim) -> Result<Signal> {
@@ -154,7 +180,7 @@ impl Backend for Sqlite {
     async fn close(&self) -> Result<()> {
         let (done, closed) = oneshot::channel();
         // Gone already if it was closed before.
-        if self.jobs.send(Job::Close(done)).is_ok() {
+        if self.outbox.send(Job::Close(done)).is_ok() {
             drop(closed.await);
         }
         Ok(())
@@ -164,8 +190,8 @@ impl Backend for Sqlite {
 #[async_trait]
 impl Voter for Sqlite {
     async fn vote(&self, claim: &Claim, at_least: Option<Token>) -> Result<Attempt> {
-        let claim = claim.clone();
-        self.ask(Kind::Write, "acquiring", move |verbs| verbs.acquire(&claim, at_least)).await
+        let asked = claim.clone();
+        self.ask_briefly(Kind::Write, ("acquiring", &claim.resource), move |verbs| verbs.acquire(&asked, at_least)).await
     }
 
     async fn break_above(&self, resource: &Resource, at_least: Token) -> Result<Option<Broken>> {
@@ -201,16 +227,19 @@ fn open_file(options: SqliteOptions, context: Context) -> Opening {
             move |name| watches.forget(name)
         });
         let (jobs, inbox) = mpsc::channel();
-        let jobs = Arc::new(jobs);
-        siblings::join(&jobs);
+        let seat = Arc::<Seat>::default();
+        let outbox = Arc::new(Outbox::new(jobs, Arc::clone(&seat)));
+        siblings::join(&outbox);
         let (opened, opening) = oneshot::channel();
         let (losses, lifeline) = (Losses::default(), Lifeline::default());
         let notify = Notifiers { hub: hub.clone(), watches, losses: losses.clone(), runtime: Handle::current() };
         let kept = lifeline.clone();
         let start = move || match Worker::open(&options, context, kept, notify) {
             Ok(worker) => {
-                drop(opened.send(Ok(worker.path())));
-                worker.run(&inbox);
+                let path = worker.path();
+                *seat.take() = Some(worker);
+                drop(opened.send(Ok(path)));
+                thread::run(&seat, &inbox);
             }
             Err(e) => drop(opened.send(Err(e))),
         };
@@ -220,6 +249,6 @@ fn open_file(options: SqliteOptions, context: Context) -> Opening {
             Error::unavailable(NAME, "opening", Fault::Connection, detail).with_source(e)
         })?;
         let path = opening.await.unwrap_or(Err(Error::Closed))?;
-        Ok(Opened::of_voter(Arc::new(Sqlite { path, jobs, hub })).with_losses(losses).with_lifeline(lifeline))
+        Ok(Opened::of_voter(Arc::new(Sqlite { path, outbox, hub })).with_losses(losses).with_lifeline(lifeline))
     })
 }

@@ -14,6 +14,7 @@ use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
+use super::calm::Stamp;
 use super::message::Message;
 use super::pipes::{PipeKind, PipeName, Pipes};
 use super::watches::{Watch, Watches};
@@ -211,6 +212,11 @@ impl Presence {
     /// One more descriptor of what says that it lives.
     pub(super) fn lifeline(&self) -> Option<OwnedFd> {
         Some(self.alive.as_ref()?.try_clone().ok()?.into())
+    }
+
+    /// What their directory looks like.
+    pub(super) fn stamp(&self) -> Option<Stamp> {
+        self.peers.pipes.stamp()
     }
 
     /// Whether its pipes are still there for others to find.

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, mkdirat, mkfifoat, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
+use super::calm::Stamp;
 use super::location::{Location, seen, set_mode};
 use super::terms::Terms;
 use crate::name::ClientId;
@@ -116,6 +117,12 @@ impl Pipes {
             let stat = |name: &PipeName| statat(&opened.dir, name.text(), AtFlags::SYMLINK_NOFOLLOW);
             opened.is_in_place() && names.iter().all(|name| stat(name).is_ok_and(|stat| opened.check(&stat).is_ok()))
         })
+    }
+
+    /// What the directory looks like that they were made in.
+    pub(super) fn stamp(&self) -> Option<Stamp> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(Stamp::of(&fstat(&opened.as_ref()?.dir).ok()?))
     }
 
     /// The names of pipes. Whether they are any is another question.

@@ -65,6 +65,12 @@ impl Verbs<'_> {
         Ok(())
     }
 
+    /// Whether there are positions at all, dead or alive: mostly there are none, and nothing else need be asked.
+    pub(super) fn is_queued_for(&self, name: &str) -> rusqlite::Result<bool> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM waiters WHERE name = ?1)";
+        self.tx.prepare_cached(sql)?.query_row(params![name.as_bytes()], |row| row.get(0))
+    }
+
     /// Whether other clients wait.
     pub(super) fn others_wait(&self, name: &str, now: Instant) -> rusqlite::Result<bool> {
         let sql = "SELECT EXISTS (SELECT 1 FROM waiters WHERE name = ?1 AND until > ?2 AND client <> ?3 AND of_this_boot(boot, client))";

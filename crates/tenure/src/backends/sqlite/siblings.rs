@@ -1,14 +1,15 @@
 //! The clients of one process. SQLite shares one index of a file's log among all of a process's connections, so one that
 //! goes on with an index that was removed holds all the others to it, also while it has nothing to do.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::jobs::Job;
+use super::seat::Outbox;
 
-static ALL: Mutex<Vec<Weak<mpsc::Sender<Job>>>> = Mutex::new(Vec::new());
+static ALL: Mutex<Vec<Weak<Outbox>>> = Mutex::new(Vec::new());
 
 /// Until it is dropped, a client is told to look at its file.
-pub(super) fn join(client: &Arc<mpsc::Sender<Job>>) {
+pub(super) fn join(client: &Arc<Outbox>) {
     let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
     all.retain(|other| other.strong_count() > 0);
     all.push(Arc::downgrade(client));

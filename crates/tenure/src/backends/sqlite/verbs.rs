@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use rusqlite::{OptionalExtension, ToSql, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, ToSql, params};
 
 use super::bounds::Bounds;
 use super::message::Message;
@@ -60,7 +60,7 @@ pub(super) struct Me {
 
 /// A transaction, and what is to be done after its commit.
 pub(super) struct Verbs<'a> {
-    pub(super) tx: &'a Transaction<'a>,
+    pub(super) tx: &'a Connection,
     pub(super) me: &'a Me,
     pub(super) peers: &'a Peers,
     pub(super) bounds: &'a Bounds,
@@ -149,8 +149,10 @@ impl Verbs<'_> {
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
             params![name.as_bytes(), owner, kind, take, self.me.client, self.me.boot, until, first, last, &**note, now_micros()],
         )?;
-        self.dequeue(name, &owner)?;
-        self.tell_who_holds(name, claim.mode, now)?;
+        if self.is_queued_for(name)? {
+            self.dequeue(name, &owner)?;
+            self.tell_who_holds(name, claim.mode, now)?;
+        }
         Ok(Attempt::Granted { token, valid_for: claim.lease })
     }
 
@@ -177,9 +179,10 @@ impl Verbs<'_> {
             .prepare_cached(sql)?
             .query_row(params![name.as_bytes(), owner, self.me.boot, signed(now.as_nanos())], |row| row.get(0))
             .optional()?;
-        let left = self.dequeue(name, &owner)?;
-        // A waiter that leaves may have been told already that the lock is free.
-        if hold.is_some() || left.is_some() {
+        let has_queue = self.is_queued_for(name)?;
+        let left = if has_queue { self.dequeue(name, &owner)? } else { None };
+        // A waiter that leaves may have been told already that the lock is free. Without pipes, those of this client are in no queue.
+        if (hold.is_some() || left.is_some()) && (has_queue || !self.me.present) {
             self.wake(name, now)?;
         }
         if let Some(position) = left.filter(|_| claim.mode == Mode::Fair) {
@@ -188,7 +191,7 @@ impl Verbs<'_> {
         if hold != Some(true) {
             return Ok(Released::NotHeld);
         }
-        Ok(Released::Yes { others_wait: self.others_wait(name, now)? })
+        Ok(Released::Yes { others_wait: has_queue && self.others_wait(name, now)? })
     }
 
     pub(super) fn break_hold(&mut self, resource: &Resource, at_least: Option<Token>) -> VerbResult<Option<Broken>> {

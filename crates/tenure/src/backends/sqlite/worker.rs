@@ -1,35 +1,36 @@
-//! The thread of a client that owns the connection. Verbs that have queued up share one transaction.
+//! Who works on the file: a connection, and what belongs to it. Verbs that have queued up share one transaction.
 
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
-use rusqlite::TransactionBehavior;
 use tracing::{debug, info, warn};
 
 use super::boot;
 use super::boots::Boots;
+use super::calm::Calm;
 use super::fault::sqlite_error;
 use super::file::Database;
-use super::jobs::{Job, Kind, QueuedVerb};
+use super::jobs::{Answered, Kind, QueuedVerb};
 use super::location::Location;
 use super::peers::{Notifiers, Peers, Presence};
 use super::pipes::Pipes;
 use super::post_commit::PostCommit;
 use super::terms::{SqliteOptions, Terms};
-use super::verbs::{Me, Verbs};
-use crate::clock::Instant;
+use super::transaction::{Access, Transaction};
+use super::verbs::{Me, VerbError, VerbResult, Verbs};
+use crate::clock;
 use crate::error::{Error, Result};
 use crate::lifeline::Lifeline;
 use crate::name::ClientId;
 use crate::store::Context;
 
-/// The most calls in one transaction: others wait for its end.
-const BATCH: usize = 64;
 /// How often pipes are tried for that could not be made.
 const AGAIN: Duration = Duration::from_secs(1);
+/// A transaction on a caller's thread that took longer is followed by ten times its length without one: a slow file holds up no
+/// caller's thread for more than a tenth of the time.
+const SLOW: Duration = Duration::from_millis(5);
 
 pub(super) struct Worker {
     database: Database,
@@ -43,7 +44,10 @@ pub(super) struct Worker {
     alive: Option<File>,
     lifeline: Lifeline,
     /// When pipes were last made, or could not be.
-    tried: Instant,
+    tried: clock::Instant,
+    calm: Calm,
+    /// Until then no caller does its verb itself.
+    slow_until: Option<Instant>,
 }
 
 impl Worker {
@@ -63,7 +67,20 @@ impl Worker {
         let tried = clock.now();
         let me =
             Me { id: client.id, client: client.id.to_string(), about: client.about, boot, clock, present: presence.is_some() };
-        let mut worker = Self { database, terms, patience, me, boots, peers, presence, alive: None, lifeline, tried };
+        let worker = Self {
+            database,
+            terms,
+            patience,
+            me,
+            boots,
+            peers,
+            presence,
+            alive: None,
+            lifeline,
+            tried,
+            calm: Calm::default(),
+            slow_until: None,
+        };
         let dead = worker.peers.dead();
         worker.transact(|verbs| verbs.sweep(dead)).map_err(|e| worker.error("opening", e))?;
         Ok(worker)
@@ -73,92 +90,142 @@ impl Worker {
         self.database.location.path.clone()
     }
 
-    pub(super) fn run(mut self, jobs: &Receiver<Job>) {
-        while let Ok(job) = jobs.recv() {
-            let mut calls = Vec::new();
-            let mut close = None;
-            for job in std::iter::once(job).chain(jobs.try_iter()) {
-                match job {
-                    Job::Verb(call) if call.is_abandoned() => {}
-                    Job::Verb(call) => calls.push(call),
-                    Job::Look => self.let_go(),
-                    Job::Close(done) => close = Some(done),
-                }
-                if close.is_some() || calls.len() == BATCH {
-                    break;
-                }
-            }
-            if !calls.is_empty() {
-                self.perform(calls);
-            }
-            if let Some(done) = close {
-                self.leave();
-                // Before it is told: then the file is closed, and can be moved or removed.
-                drop(self);
-                let _told = done.send(());
-                return;
-            }
-        }
-        self.leave();
+    #[cfg(test)]
+    pub(super) fn is_calm(&self) -> bool {
+        self.calm.has_begun()
     }
 
-    fn perform(&mut self, calls: Vec<Box<dyn QueuedVerb>>) {
+    pub(super) fn is_log_long(&self) -> bool {
+        self.database.is_log_long()
+    }
+
+    pub(super) fn write_back(&mut self) {
+        if self.is_log_long() {
+            self.database.write_back();
+        }
+    }
+
+    /// Does a verb on its caller's thread: one transaction that waits for nobody. `None`: nothing was done.
+    pub(super) fn perform_here<T>(
+        &mut self,
+        doing: &str,
+        mut verb: impl FnMut(&mut Verbs<'_>) -> VerbResult<T>,
+    ) -> Option<Result<T>> {
+        // Of a file system that is not known no one knows how long it takes.
+        if self.terms.any_filesystem || self.slow_until.is_some_and(|end| Instant::now() < end) || !self.is_settled() {
+            return None;
+        }
+        let begun = Instant::now();
+        let mut post_commit = PostCommit::default();
+        let tx = self.begin(Access::Write, true).ok()?;
+        let mut verbs = Verbs {
+            tx: tx.conn(),
+            me: &self.me,
+            peers: &self.peers,
+            bounds: &self.database.bounds,
+            post_commit: &mut post_commit,
+        };
+        let answer = match verb(&mut verbs) {
+            Ok(answer) => Ok(answer),
+            Err(VerbError::Refused(e)) => Err(e),
+            // What is wrong, the thread will say.
+            Err(VerbError::Sqlite(_)) => return None,
+        };
+        // Not asked again: its outcome may be unknown.
+        let answer = match tx.commit() {
+            Ok(()) => {
+                post_commit.run(&self.peers);
+                answer
+            }
+            Err(e) => Err(self.error(doing, e)),
+        };
+        let took = begun.elapsed();
+        self.slow_until = (took > SLOW).then(|| Instant::now() + took * 10);
+        Some(answer)
+    }
+
+    /// Does what has queued up. The answers are not given yet.
+    pub(super) fn perform(&mut self, calls: Vec<Box<dyn QueuedVerb>>) -> Vec<Answered> {
         if let Err(e) = self.follow_file() {
-            calls.into_iter().for_each(|call| call.finish(Err(e.clone())));
-            return;
+            return calls.into_iter().map(|call| (call, Err(e.clone()))).collect();
         }
         // Apart: a long read blocks no write, and a row that cannot be read fails no renewal.
         let (reads, writes): (Vec<_>, Vec<_>) = calls.into_iter().partition(|call| call.kind() == Kind::Read);
-        self.perform_as(TransactionBehavior::Immediate, writes);
-        self.perform_as(TransactionBehavior::Deferred, reads);
+        let mut answered = self.perform_as(Access::Write, writes);
+        answered.append(&mut self.perform_as(Access::Read, reads));
+        answered
     }
 
-    fn perform_as(&mut self, behavior: TransactionBehavior, mut calls: Vec<Box<dyn QueuedVerb>>) {
+    fn perform_as(&self, access: Access, mut calls: Vec<Box<dyn QueuedVerb>>) -> Vec<Answered> {
         if calls.is_empty() {
-            return;
+            return Vec::new();
         }
         let mut post_commit = PostCommit::default();
-        let done = self.transaction(behavior, &mut post_commit, |verbs| calls.iter_mut().try_for_each(|call| call.run(verbs)));
+        let done = self.transaction(access, &mut post_commit, |verbs| calls.iter_mut().try_for_each(|call| call.run(verbs)));
         let done = done.map_err(Arc::new);
         match &done {
             Ok(()) => post_commit.run(&self.peers),
             // One of them has met a row that makes no sense: each is run alone.
             Err(e) if e.sqlite_error_code().is_none() && calls.len() > 1 => {
-                calls.into_iter().for_each(|call| self.perform_as(behavior, vec![call]));
-                return;
+                return calls.into_iter().flat_map(|call| self.perform_as(access, vec![call])).collect();
             }
             Err(_) => {}
         }
-        for call in calls {
+        let answer = |call: Box<dyn QueuedVerb>| {
             let result = done.as_ref().map_err(|e| self.error(call.doing(), Arc::clone(e))).copied();
-            call.finish(result);
-        }
+            (call, result)
+        };
+        calls.into_iter().map(answer).collect()
+    }
+
+    fn begin(&self, access: Access, brief: bool) -> rusqlite::Result<Transaction<'_>> {
+        self.database.bounds.begin(brief);
+        self.boots.look_again();
+        Transaction::begin(&self.database.conn, access)
     }
 
     fn transaction(
-        &mut self,
-        behavior: TransactionBehavior,
+        &self,
+        access: Access,
         post_commit: &mut PostCommit,
         work: impl FnOnce(&mut Verbs<'_>) -> rusqlite::Result<()>,
     ) -> rusqlite::Result<()> {
-        self.database.bounds.restart();
-        self.boots.look_again();
-        let tx = self.database.conn.transaction_with_behavior(behavior)?;
+        let tx = self.begin(access, false)?;
         let bounds = &self.database.bounds;
-        work(&mut Verbs { tx: &tx, me: &self.me, peers: &self.peers, bounds, post_commit })?;
+        work(&mut Verbs { tx: tx.conn(), me: &self.me, peers: &self.peers, bounds, post_commit })?;
         tx.commit()
     }
 
-    fn transact(&mut self, work: impl FnOnce(&mut Verbs<'_>) -> rusqlite::Result<()>) -> rusqlite::Result<()> {
+    fn transact(&self, work: impl FnOnce(&mut Verbs<'_>) -> rusqlite::Result<()>) -> rusqlite::Result<()> {
         let mut post_commit = PostCommit::default();
-        self.transaction(TransactionBehavior::Immediate, &mut post_commit, work)?;
+        self.transaction(Access::Write, &mut post_commit, work)?;
         post_commit.run(&self.peers);
         Ok(())
+    }
+
+    /// Whether the file, its log and the pipes are all in their places.
+    fn is_settled(&mut self) -> bool {
+        let Some(presence) = &self.presence else { return false };
+        // First: what changes after the look at the directories must have a later time.
+        let now = SystemTime::now();
+        let dirs = self.database.location.stamp().zip(presence.stamp()).map(|(dir, pipes)| [dir, pipes]);
+        if dirs.is_some_and(|dirs| self.calm.lasts(&dirs)) {
+            return true;
+        }
+        let is_settled = self.database.is_in_place() && presence.is_seen();
+        match dirs.filter(|_| is_settled && !self.terms.any_filesystem) {
+            Some(dirs) => self.calm.begin(dirs, now),
+            None => self.calm.end(),
+        }
+        is_settled
     }
 
     /// Opens the file anew if it was removed or replaced: holds in the old one are gone, and renewals will say so. Makes missing pipes
     /// anew: without them this client's death is not seen, and it cannot be woken.
     fn follow_file(&mut self) -> Result<()> {
+        if self.is_settled() {
+            return Ok(());
+        }
         let is_in_place = self.database.is_in_place();
         let mut is_elsewhere = false;
         if !is_in_place {
@@ -196,7 +263,7 @@ impl Worker {
     }
 
     /// Closes the file if it, its log or the log's index is not in its place any more.
-    fn let_go(&mut self) {
+    pub(super) fn let_go(&mut self) {
         if !self.database.is_in_place() {
             let file = self.database.location.path.display();
             warn!(%file, "it, its -wal or its -shm was removed or replaced; its locks may be lost");
@@ -206,7 +273,7 @@ impl Worker {
         }
     }
 
-    fn leave(&mut self) {
+    pub(super) fn leave(&mut self) {
         if let Err(e) = self.transact(|verbs| verbs.leave()) {
             debug!(error = %e, "its positions in queues stay behind; others will find them void");
         }
