@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 /// The modules of the library, bottom to top. A module may use itself and those in rows before its own; those in one row know
 /// nothing of each other. A module stands for all files under it that are not in a row of their own.
 const LAYERS: &[(&[&str], &str)] = &[
-    (&["invalid", "caller", "clock", "mode", "retry", "signal", "lifeline", "own_thread"], "values and tools that need nothing else"),
+    (
+        &["invalid", "caller", "clock", "mode", "retry", "signal", "lifeline", "own_thread"],
+        "values and tools that need nothing else",
+    ),
     (&["name"], "names, identities, tokens"),
     (&["lost"], "how a hold ends"),
     (&["error"], "what can go wrong"),

@@ -163,3 +163,22 @@ async fn a_claim_from_elsewhere_ends_the_linger_time_at_once() {
     drop(waiting.await.expect("no panic"));
     assert_eq!(released.elapsed(), Duration::ZERO);
 }
+
+#[tokio::test]
+async fn a_claim_of_another_client_of_a_file_is_told_to_the_one_that_lingers() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let url = format!("sqlite:{}", dir.path().join("locks.db").display());
+    // Far longer than the test: only a push ends it.
+    let one = Locker::connect(&format!("{url}?linger=1h")).await.expect("connected");
+    let other = Locker::connect(&url).await.expect("connected");
+    for _ in 0..5 {
+        for _ in 0..10 {
+            one.mutex("a").lock().await.expect("locked").release().await.expect("given back");
+        }
+        let guard = tokio::time::timeout(Duration::from_secs(20), other.mutex("a").lock()).await.expect("told").expect("locked");
+        guard.release().await.expect("given back");
+    }
+    assert_eq!((one.stats().granted, one.stats().handed_over), (5, 45));
+    one.close().await.expect("closed");
+    other.close().await.expect("closed");
+}

@@ -12,6 +12,7 @@ mod redis_cases {
     pub(crate) mod identify;
     pub(crate) mod java;
     pub(crate) mod layout;
+    pub(crate) mod lingering;
     pub(crate) mod names;
     pub(crate) mod near;
     pub(crate) mod options;
@@ -36,6 +37,7 @@ use redis_cases::golden_rw::*;
 use redis_cases::hostile::*;
 use redis_cases::identify::*;
 use redis_cases::layout::*;
+use redis_cases::lingering::*;
 use redis_cases::names::*;
 use redis_cases::near::*;
 use redis_cases::options::*;
@@ -104,6 +106,9 @@ fn main() {
             a_runtime_that_has_ended_or_stands_still_costs_no_lock_and_no_call
             a_runtime_without_connections_of_its_own_will_do
             a_near_connection_that_is_killed_costs_no_lock;
+        Redis:
+            a_claim_of_another_client_is_told_to_the_one_that_lingers
+            two_that_linger_take_turns;
         Redis:
             options_in_code_name_the_same_lock_as_a_url
             options_that_do_not_go_together_are_refused_before_any_connection

@@ -16,6 +16,8 @@ pub(super) enum Message {
     HeldToo(ClientId, String),
     /// The hold of this owner was taken away by force.
     Lost(OwnerId),
+    /// Another client waits for the hold of this owner, which may linger.
+    Wanted(OwnerId),
 }
 
 impl Message {
@@ -26,6 +28,7 @@ impl Message {
             Self::Held(client, key) => format!("h{client}/{key}"),
             Self::HeldToo(client, key) => format!("t{client}/{key}"),
             Self::Lost(owner) => format!("l{owner}"),
+            Self::Wanted(owner) => format!("w{owner}"),
         };
         let length = u16::try_from(body.len()).unwrap_or(u16::MAX);
         [&length.to_le_bytes(), body.as_bytes()].concat()
@@ -52,6 +55,9 @@ impl Message {
         if let Some(owner) = body.strip_prefix('l') {
             return Some(Self::Lost(owner.parse().ok()?));
         }
+        if let Some(owner) = body.strip_prefix('w') {
+            return Some(Self::Wanted(owner.parse().ok()?));
+        }
         let (is_one_of_many, rest) = match body.strip_prefix('t') {
             Some(rest) => (true, rest),
             None => (false, body.strip_prefix('h')?),
@@ -72,13 +78,14 @@ mod tests {
         let (free, held) = (Message::Free("a\0ü%_".into()), Message::Held(client, "b/c".into()));
         let too = Message::HeldToo(client, "c\0d".into());
         let lost = Message::Lost(OwnerId { client, number: 7 });
-        let stream = [free.encode(), held.encode(), too.encode(), lost.encode()].concat();
+        let wanted = Message::Wanted(OwnerId { client, number: 8 });
+        let stream = [free.encode(), held.encode(), too.encode(), lost.encode(), wanted.encode()].concat();
         for cut in 0..stream.len() {
             let mut buffer = stream[..cut].to_vec();
             let mut got: Vec<_> = std::iter::from_fn(|| Message::take(&mut buffer)).collect();
             buffer.extend(&stream[cut..]);
             got.extend(std::iter::from_fn(|| Message::take(&mut buffer)));
-            assert_eq!(got.iter().flatten().collect::<Vec<_>>(), [&free, &held, &too, &lost], "cut at {cut}");
+            assert_eq!(got.iter().flatten().collect::<Vec<_>>(), [&free, &held, &too, &lost, &wanted], "cut at {cut}");
         }
         assert_eq!(Message::take(&mut vec![1, 0, b'x']), Some(None));
         assert_eq!(Message::take(&mut vec![0xff, 0xff, 1]), Some(None));

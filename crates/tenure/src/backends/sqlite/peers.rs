@@ -146,6 +146,7 @@ impl Peers {
         match message {
             Some(Message::Free(key)) => self.notify.hub.fire(&key),
             Some(Message::Lost(owner)) => self.notify.losses.suspect(owner),
+            Some(Message::Wanted(owner)) => self.notify.losses.wanted(owner),
             Some(Message::Held(client, key)) => self.watch_holder(client, &key, Watch::Alone),
             Some(Message::HeldToo(client, key)) => self.watch_holder(client, &key, Watch::Too),
             None => self.notify.hub.fire_all(),

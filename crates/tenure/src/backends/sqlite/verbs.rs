@@ -12,11 +12,11 @@ use super::peers::{Life, Peers};
 use super::post_commit::PostCommit;
 use super::queue::before;
 use super::rows::{Hold, Stored, now_micros, signed, turn_of, written};
-use crate::backend::{Attempt, Broken, Claim, Mode, Released, Renewal};
+use crate::backend::{Attempt, Broken, Claim, Mode, Queue, Released, Renewal};
 use crate::backends::decision::{Decision, Turn, decide};
 use crate::clock::{Clock, Instant};
 use crate::error::Error;
-use crate::name::{ClientId, Resource, Token};
+use crate::name::{ClientId, OwnerId, Resource, Token};
 
 /// The most rows that one statement deletes.
 const PART: usize = 5_000;
@@ -111,6 +111,9 @@ impl Verbs<'_> {
                         ended = true;
                         queue = self.queue_before(claim.mode, name, &owner, now)?;
                         continue;
+                    }
+                    if claim.queue == Queue::Allowed {
+                        self.tell_who_lingers(&holds);
                     }
                     Ok(self.busy(claim, &owner, (&holds, &queue), alive, now)?)
                 }
@@ -224,6 +227,13 @@ impl Verbs<'_> {
     }
 
     /// Removes all that the clients left, and all that has run out.
+    /// Tells holders that keep what no task has that it is wanted.
+    fn tell_who_lingers(&mut self, holds: &[Hold]) {
+        for owner in holds.iter().filter_map(|hold| hold.owner.parse::<OwnerId>().ok()).filter(|owner| owner.lingers()) {
+            self.post_commit.send(owner.client, &Message::Wanted(owner));
+        }
+    }
+
     pub(super) fn sweep(&mut self, dead: Vec<ClientId>) -> rusqlite::Result<()> {
         for client in dead {
             self.bury(client)?;
