@@ -1,6 +1,6 @@
 //! What was measured, and how it is summed up: medians over the rounds, ratios within a round.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tenure_bench::histogram::Histogram;
 use tenure_bench::outcome::Outcome;
 
@@ -8,7 +8,7 @@ use crate::contenders::{self, Kind};
 use crate::server::Info;
 
 /// One round of one contender: all of its processes.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Lap {
     /// Cycles in a second.
     pub(crate) rate: f64,
@@ -82,7 +82,7 @@ pub(crate) fn ends(of: &[u64]) -> (u64, u64) {
 }
 
 /// All rounds of one contender in one case.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) contender: String,
     pub(crate) laps: Vec<Lap>,
@@ -140,10 +140,12 @@ impl Row {
     }
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CaseResult {
     pub(crate) id: String,
     pub(crate) title: String,
+    /// What it was measured on, and how.
+    pub(crate) machine: String,
     pub(crate) limit: String,
     pub(crate) scenario: String,
     pub(crate) processes: usize,

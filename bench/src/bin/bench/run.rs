@@ -68,13 +68,14 @@ impl Stage {
     }
 }
 
-pub(crate) fn case(settings: &Settings, case: &Case) -> std::io::Result<CaseResult> {
+pub(crate) fn case(settings: &Settings, case: &Case, machine: &str) -> std::io::Result<CaseResult> {
     println!("\n{}: {}", case.id, case.title);
     let stage = Stage::set(case.place)?;
     let chosen = case.contenders.iter().filter(|name| settings.only.is_empty() || settings.only.iter().any(|only| only == *name));
     let mut result = CaseResult {
         id: case.id.to_owned(),
         title: case.title.to_owned(),
+        machine: machine.to_owned(),
         limit: case.limit.to_owned(),
         scenario: case.scenario.to_owned(),
         processes: case.processes,
