@@ -89,7 +89,7 @@ fn measure(Arguments { settings, cases, add, docs }: &Arguments) -> std::io::Res
         docs::update(Path::new("docs"), &results)?;
     }
     println!("\nreport.md, results.json and the plots are in {}", settings.out.display());
-    Ok(verdicts.iter().all(|verdict| verdict.met))
+    Ok(verdicts.iter().all(bars::Verdict::is_met))
 }
 
 /// What earlier runs have left there, if they have.

@@ -22,6 +22,8 @@ pub(crate) struct Lap {
     pub(crate) intruders: u64,
     pub(crate) stale_tokens: Option<u64>,
     pub(crate) stuck: u64,
+    /// Cores that were busy with something else.
+    pub(crate) others: Option<f64>,
     /// The rest is for each cycle, or for each hold.
     pub(crate) sent: f64,
     pub(crate) commands: f64,
@@ -159,7 +161,22 @@ pub(crate) struct CaseResult {
     pub(crate) same_scripts: Option<bool>,
 }
 
+/// More than this of a core, and a round measures somebody else too. Ticks are coarse, and so is what is left of them.
+const DISTURBED: f64 = 0.15;
+
 impl CaseResult {
+    /// How many rounds of all contenders were disturbed by others, and of how many.
+    pub(crate) fn disturbed(&self) -> (usize, usize) {
+        let others: Vec<f64> = self.rows.iter().flat_map(|row| &row.laps).filter_map(|lap| lap.others).collect();
+        (others.iter().filter(|cores| **cores > DISTURBED).count(), others.len())
+    }
+
+    /// Whether its numbers can be judged: medians bear some disturbed rounds, but not many.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let (disturbed, all) = self.disturbed();
+        disturbed * 5 <= all
+    }
+
     pub(crate) fn row(&self, contender: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.contender == contender && !row.laps.is_empty())
     }
