@@ -10,7 +10,23 @@ pub(crate) struct Verdict {
     what: String,
     found: f64,
     bar: String,
-    pub(crate) met: bool,
+    met: bool,
+    /// Whether the machine was left alone: else the number says nothing, and is neither met nor missed.
+    quiet: bool,
+}
+
+impl Verdict {
+    pub(crate) fn is_met(&self) -> bool {
+        self.met && self.quiet
+    }
+
+    fn word(&self) -> &'static str {
+        match (self.quiet, self.met) {
+            (false, _) => "disturbed",
+            (true, true) => "met",
+            (true, false) => "MISSED",
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -38,9 +54,9 @@ pub(crate) fn judge(results: &[CaseResult]) -> Vec<Verdict> {
 /// Each as a line, met or missed.
 pub(crate) fn list(verdicts: &[Verdict]) -> String {
     let mut text = String::new();
-    for Verdict { case, what, found, bar, met } in verdicts {
-        let verdict = if *met { "met   " } else { "MISSED" };
-        let _infallible = writeln!(text, "{verdict} {case}: {what}: {} ({bar})", shown(*found));
+    for verdict in verdicts {
+        let Verdict { case, what, found, bar, .. } = verdict;
+        let _infallible = writeln!(text, "{:<9} {case}: {what}: {} ({bar})", verdict.word(), shown(*found));
     }
     text
 }
@@ -48,9 +64,9 @@ pub(crate) fn list(verdicts: &[Verdict]) -> String {
 /// The same as a table.
 pub(crate) fn table(verdicts: &[Verdict]) -> String {
     let mut text = "| | scenario | what | found | bar |\n|---|---|---|---|---|\n".to_owned();
-    for Verdict { case, what, found, bar, met } in verdicts {
-        let verdict = if *met { "met" } else { "**missed**" };
-        let _infallible = writeln!(text, "| {verdict} | {case} | {what} | {} | {bar} |", shown(*found));
+    for verdict in verdicts {
+        let Verdict { case, what, found, bar, .. } = verdict;
+        let _infallible = writeln!(text, "| {} | {case} | {what} | {} | {bar} |", verdict.word(), shown(*found));
     }
     text
 }
@@ -199,6 +215,7 @@ impl OfCase<'_> {
             Bar::AtMost(most) => (rounded <= most, format!("at most {most}")),
             Bar::Below(limit) => (rounded < limit, format!("below {limit}")),
         };
-        self.verdicts.push(Verdict { case: self.case.id.clone(), what: what.to_owned(), found, bar, met });
+        let (case, quiet) = (self.case.id.clone(), self.case.is_quiet());
+        self.verdicts.push(Verdict { case, what: what.to_owned(), found, bar, met, quiet });
     }
 }

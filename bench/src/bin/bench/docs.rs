@@ -11,13 +11,12 @@ const BEGIN: &str = "<!-- results: begin -->";
 const END: &str = "<!-- results: end -->";
 
 /// Tables, plots and bars. `plots` is the folder of the plots, as the page sees it.
-pub(crate) fn page(machine: &str, results: &[CaseResult], plots: &str) -> String {
-    let mut text = format!("Measured on: {machine}.\n\n{}", bars::table(&bars::judge(results)));
+pub(crate) fn page(results: &[CaseResult], plots: &str) -> String {
+    let mut text = bars::table(&bars::judge(results));
     for case in results {
         let _infallible = write!(text, "\n### {}: {}\n\n", case.id, case.title);
-        if !case.note.is_empty() {
-            let _infallible = write!(text, "{}.\n\n", case.note);
-        }
+        let note = if case.note.is_empty() { String::new() } else { format!("{}. ", case.note) };
+        let _infallible = write!(text, "{note}Measured on {}.\n\n", case.machine);
         let _infallible = write!(text, "![{id}: {}]({plots}{id}.svg)\n\n{}", case.title, table::of(case), id = case.id);
     }
     text
@@ -28,12 +27,12 @@ pub(crate) fn plots(folder: &Path, results: &[CaseResult]) -> Result<()> {
 }
 
 /// Writes the plots, and puts the page between its marks.
-pub(crate) fn update(docs: &Path, machine: &str, results: &[CaseResult]) -> Result<()> {
+pub(crate) fn update(docs: &Path, results: &[CaseResult]) -> Result<()> {
     let (path, folder) = (docs.join("performance.md"), docs.join("performance"));
     std::fs::create_dir_all(&folder)?;
     plots(&folder, results)?;
     let old = std::fs::read_to_string(&path)?;
-    let new = between(&old, &page(machine, results, "performance/"))
+    let new = between(&old, &page(results, "performance/"))
         .ok_or_else(|| Error::other(format!("{} has no {BEGIN} before an {END}", path.display())))?;
     std::fs::write(path, new)
 }

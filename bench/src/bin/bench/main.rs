@@ -1,6 +1,6 @@
 //! The benchmark: contenders take turns on one server of its own, and what comes out is judged.
 //!
-//! `bench [P1 P2 …] [--rounds N] [--seconds S] [--only CONTENDER,…] [--out DIR] [--drivers DIR] [--docs]`; `bench/run` builds
+//! `bench [P1 P2 …] [--rounds N] [--seconds S] [--only CONTENDER,…] [--out DIR] [--drivers DIR] [--add] [--docs]`; `bench/run` builds
 //! the drivers before. Ratios are taken within a round; medians over the rounds are judged.
 
 mod bars;
@@ -32,6 +32,8 @@ use rustix::fs::{FlockOperation, flock};
 struct Arguments {
     settings: Settings,
     cases: Vec<Case>,
+    /// Whether what earlier runs have measured stays.
+    add: bool,
     /// Whether the page in docs/ is written anew.
     docs: bool,
 }
@@ -71,29 +73,42 @@ fn only_one() -> Result<File, String> {
 }
 
 /// Returns whether all bars are met.
-fn measure(Arguments { settings, cases, docs }: &Arguments) -> std::io::Result<bool> {
+fn measure(Arguments { settings, cases, add, docs }: &Arguments) -> std::io::Result<bool> {
     std::fs::create_dir_all(&settings.out)?;
     let machine = machine::about(settings);
     println!("{machine}");
-    let mut results: Vec<CaseResult> = Vec::new();
+    let mut results = if *add { earlier(&settings.out)? } else { Vec::new() };
     for case in cases {
-        results.push(run::case(settings, case)?);
+        put(&mut results, run::case(settings, case, &machine)?);
         // After each, so that what was measured is not lost with what comes after it.
-        write(&settings.out, &machine, &results)?;
+        write(&settings.out, &results)?;
     }
     let verdicts = bars::judge(&results);
     print!("\n{}", bars::list(&verdicts));
     if *docs {
-        docs::update(Path::new("docs"), &machine, &results)?;
+        docs::update(Path::new("docs"), &results)?;
     }
-    println!("\n{} and the plots are in {}", "report.md, results.json", settings.out.display());
-    Ok(verdicts.iter().all(|verdict| verdict.met))
+    println!("\nreport.md, results.json and the plots are in {}", settings.out.display());
+    Ok(verdicts.iter().all(bars::Verdict::is_met))
 }
 
-fn write(out: &Path, machine: &str, results: &[CaseResult]) -> std::io::Result<()> {
-    let json = serde_json::json!({ "machine": machine, "cases": results });
-    std::fs::write(out.join("results.json"), serde_json::to_string_pretty(&json)?)?;
-    std::fs::write(out.join("report.md"), docs::page(machine, results, ""))?;
+/// What earlier runs have left there, if they have.
+fn earlier(out: &Path) -> std::io::Result<Vec<CaseResult>> {
+    let path = out.join("results.json");
+    if path.exists() { Ok(serde_json::from_str(&std::fs::read_to_string(path)?)?) } else { Ok(Vec::new()) }
+}
+
+/// In the order of the scenarios, instead of what was there of the same one.
+fn put(results: &mut Vec<CaseResult>, new: CaseResult) {
+    results.retain(|result| result.id != new.id);
+    results.push(new);
+    let order: Vec<&str> = cases::all().iter().map(|case| case.id).collect();
+    results.sort_by_key(|result| order.iter().position(|id| *id == result.id));
+}
+
+fn write(out: &Path, results: &[CaseResult]) -> std::io::Result<()> {
+    std::fs::write(out.join("results.json"), serde_json::to_string_pretty(results)?)?;
+    std::fs::write(out.join("report.md"), docs::page(results, ""))?;
     docs::plots(out, results)
 }
 
@@ -111,7 +126,7 @@ fn read(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
         lease_ms: 3000,
         only: Vec::new(),
     };
-    let (mut chosen, mut docs) = (Vec::new(), false);
+    let (mut chosen, mut add, mut docs) = (Vec::new(), false, false);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
         match &*word {
@@ -122,17 +137,18 @@ fn read(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--only" => settings.only = value()?.split(',').map(str::to_owned).collect(),
             "--out" => settings.out = value()?.into(),
             "--drivers" => settings.programs.others = value()?.into(),
+            "--add" => add = true,
             "--docs" => docs = true,
             group if group.starts_with('P') => chosen.extend(of(group)?),
             _ => {
                 return Err(format!(
-                    "{word} is unknown; allowed: P1 to P11, --rounds, --seconds, --holds, --hold-seconds, --only, --out, --drivers, --docs"
+                    "{word} is unknown; allowed: P1 to P11, --rounds, --seconds, --holds, --hold-seconds, --only, --out, --drivers, --add, --docs"
                 ));
             }
         }
     }
     let cases = if chosen.is_empty() { cases::all() } else { chosen };
-    Ok(Arguments { settings, cases, docs })
+    Ok(Arguments { settings, cases, add, docs })
 }
 
 fn of(group: &str) -> Result<Vec<Case>, String> {

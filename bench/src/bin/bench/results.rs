@@ -1,6 +1,6 @@
 //! What was measured, and how it is summed up: medians over the rounds, ratios within a round.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tenure_bench::histogram::Histogram;
 use tenure_bench::outcome::Outcome;
 
@@ -8,7 +8,7 @@ use crate::contenders::{self, Kind};
 use crate::server::Info;
 
 /// One round of one contender: all of its processes.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Lap {
     /// Cycles in a second.
     pub(crate) rate: f64,
@@ -22,6 +22,8 @@ pub(crate) struct Lap {
     pub(crate) intruders: u64,
     pub(crate) stale_tokens: Option<u64>,
     pub(crate) stuck: u64,
+    /// Cores that were busy with something else.
+    pub(crate) others: Option<f64>,
     /// The rest is for each cycle, or for each hold.
     pub(crate) sent: f64,
     pub(crate) commands: f64,
@@ -82,7 +84,7 @@ pub(crate) fn ends(of: &[u64]) -> (u64, u64) {
 }
 
 /// All rounds of one contender in one case.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) contender: String,
     pub(crate) laps: Vec<Lap>,
@@ -140,10 +142,12 @@ impl Row {
     }
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CaseResult {
     pub(crate) id: String,
     pub(crate) title: String,
+    /// What it was measured on, and how.
+    pub(crate) machine: String,
     pub(crate) limit: String,
     pub(crate) scenario: String,
     pub(crate) processes: usize,
@@ -157,7 +161,22 @@ pub(crate) struct CaseResult {
     pub(crate) same_scripts: Option<bool>,
 }
 
+/// More than this of a core, and a round measures somebody else too. Ticks are coarse, and so is what is left of them.
+const DISTURBED: f64 = 0.15;
+
 impl CaseResult {
+    /// How many rounds of all contenders were disturbed by others, and of how many.
+    pub(crate) fn disturbed(&self) -> (usize, usize) {
+        let others: Vec<f64> = self.rows.iter().flat_map(|row| &row.laps).filter_map(|lap| lap.others).collect();
+        (others.iter().filter(|cores| **cores > DISTURBED).count(), others.len())
+    }
+
+    /// Whether its numbers can be judged: medians bear some disturbed rounds, but not many.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let (disturbed, all) = self.disturbed();
+        disturbed * 5 <= all
+    }
+
     pub(crate) fn row(&self, contender: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.contender == contender && !row.laps.is_empty())
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tenure_bench::clock;
+use tenure_bench::outcome::Outcome;
 use tenure_testkit::RedisServer;
 use tenure_testkit::cable::Cable;
 
@@ -12,6 +13,7 @@ use crate::cases::{Case, Place};
 use crate::commands;
 use crate::contenders::Programs;
 use crate::driver::Driver;
+use crate::machine::Busy;
 use crate::results::{CaseResult, Lap, Row};
 use crate::server::Info;
 use crate::team::Team;
@@ -68,13 +70,14 @@ impl Stage {
     }
 }
 
-pub(crate) fn case(settings: &Settings, case: &Case) -> std::io::Result<CaseResult> {
+pub(crate) fn case(settings: &Settings, case: &Case, machine: &str) -> std::io::Result<CaseResult> {
     println!("\n{}: {}", case.id, case.title);
     let stage = Stage::set(case.place)?;
     let chosen = case.contenders.iter().filter(|name| settings.only.is_empty() || settings.only.iter().any(|only| only == *name));
     let mut result = CaseResult {
         id: case.id.to_owned(),
         title: case.title.to_owned(),
+        machine: machine.to_owned(),
         limit: case.limit.to_owned(),
         scenario: case.scenario.to_owned(),
         processes: case.processes,
@@ -91,6 +94,10 @@ pub(crate) fn case(settings: &Settings, case: &Case) -> std::io::Result<CaseResu
     }
     for row in &result.rows {
         println!("  {:<16} {}", row.contender, short(row));
+    }
+    let (disturbed, all) = result.disturbed();
+    if disturbed > 0 {
+        println!("  DISTURBED: others were on the CPU in {disturbed} of {all} rounds");
     }
     Ok(result)
 }
@@ -151,10 +158,11 @@ fn in_turns(settings: &Settings, case: &Case, stage: &Stage, result: &mut CaseRe
 fn cycles(team: &mut Team<'_>, stage: &Stage, round: u64, settings: &Settings) -> Result<Lap, String> {
     let sends_set = team.contender.sends_set;
     let before = Info::of(&stage.servers, sends_set);
+    let busy = Busy::now();
     team.go(round)?;
     let outcomes = team.outcomes(settings.seconds)?;
     let info = Info::of(&stage.servers, sends_set).since(&before);
-    Ok(Lap::of(&outcomes, &info, Some(settings.seconds)))
+    Ok(Lap { others: others(&busy, &outcomes, &info), ..Lap::of(&outcomes, &info, Some(settings.seconds)) })
 }
 
 /// All get in line behind a holder; what is measured begins when that lets go.
@@ -163,10 +171,16 @@ fn drain(team: &mut Team<'_>, stage: &Stage, round: u64, settings: &Settings) ->
     team.go(round)?;
     team.wait_for("waiting", Duration::from_secs(30))?;
     let before = Info::of(&stage.servers, team.contender.sends_set);
+    let busy = Busy::now();
     team.release()?;
     let outcomes = team.outcomes(settings.drain_seconds)?;
     let info = Info::of(&stage.servers, team.contender.sends_set).since(&before);
-    Ok(Lap::of(&outcomes, &info, None))
+    Ok(Lap { others: others(&busy, &outcomes, &info), ..Lap::of(&outcomes, &info, None) })
+}
+
+/// What the contender and its servers used is not others'.
+fn others(busy: &Busy, outcomes: &[Outcome], info: &Info) -> Option<f64> {
+    Some(busy.others(outcomes.iter().map(|outcome| outcome.cpu_us).sum::<f64>() + info.cpu_us))
 }
 
 fn crash(team: &mut Team<'_>, round: u64, settings: &Settings) -> Result<Lap, String> {

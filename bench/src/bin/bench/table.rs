@@ -77,6 +77,7 @@ fn of_cycles(case: &CaseResult) -> Vec<(&'static str, Cell)> {
         ("server CPU µs", cell(|row| Some(row.median(|lap| lap.server_us)).filter(|us| *us > 0.0).map(shown))),
         ("client CPU µs", cell(|row| Some(shown(row.median(|lap| lap.client_us))))),
         ("allocations", cell(|row| row.median_if(|lap| lap.allocations).map(shown))),
+        ("others on the CPU, cores", cell(|row| row.median_if(|lap| lap.others).map(shown))),
     ]
 }
 

@@ -100,7 +100,7 @@ impl Round {
         while before < self.end && self.cycles.is_none_or(|cycles| done < cycles) {
             progress.waits_since.store(before, Ordering::Relaxed);
             // Each task writes at another time.
-            let write = (done + me) % WRITES == 0;
+            let write = (done + me).is_multiple_of(WRITES);
             let held = lock.acquire(write).await?;
             let granted = clock::now();
             progress.waits_since.store(0, Ordering::Relaxed);
