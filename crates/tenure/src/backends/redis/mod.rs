@@ -22,6 +22,7 @@ mod login;
 mod map;
 mod open;
 mod options;
+mod places;
 mod question;
 mod release;
 mod renew;
