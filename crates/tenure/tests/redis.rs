@@ -15,6 +15,7 @@ mod redis_cases {
     pub(crate) mod java;
     pub(crate) mod layout;
     pub(crate) mod names;
+    pub(crate) mod no_scripts;
     pub(crate) mod options;
     pub(crate) mod outages;
     pub(crate) mod peer_fair;
@@ -40,6 +41,7 @@ use redis_cases::hostile::*;
 use redis_cases::identify::*;
 use redis_cases::layout::*;
 use redis_cases::names::*;
+use redis_cases::no_scripts::*;
 use redis_cases::options::*;
 use redis_cases::outages::*;
 use redis_cases::peer_fair::*;
@@ -156,7 +158,9 @@ fn main() {
             a_dead_one_that_is_handed_the_lock_costs_its_place_and_not_a_lease
             one_that_nobody_hears_of_is_not_handed_the_lock
             a_word_that_fits_no_place_grants_nothing
-            who_leaves_with_the_lock_in_hand_hands_it_on;
+            who_leaves_with_the_lock_in_hand_hands_it_on
+            a_plain_lock_is_given_back_without_a_script_where_the_server_can
+            a_user_who_may_call_no_script_has_plain_locks_where_the_server_can;
         Redis:
             a_key_of_another_type_is_named
             a_key_of_another_format_is_named

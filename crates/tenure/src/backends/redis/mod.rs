@@ -7,6 +7,7 @@
 mod calls;
 mod channels;
 mod cluster;
+mod commands;
 mod connection;
 mod dial;
 pub(crate) mod fault;
@@ -50,6 +51,7 @@ use redis::cmd;
 use tokio::task::JoinHandle;
 
 use self::calls::Answer;
+use self::commands::Commands;
 use self::fault::NAME;
 use self::inspect::KnownClients;
 pub use self::keys::Layout;
@@ -72,6 +74,7 @@ struct Redis {
     router: Arc<Router>,
     layout: Layout,
     scripts: &'static Scripts,
+    commands: Commands,
     /// In milliseconds; zero: for ever.
     token_idle: String,
     /// Whether semaphores are Redisson's plain counters.

@@ -109,15 +109,28 @@ impl Redis {
 
     /// One question. A grant counts once enough replicas have it.
     async fn ask_once(&self, slot: u16, claim: &Claim, at_least: Option<Token>, tracked: &[&str]) -> Result<(Attempt, Answer)> {
+        if self.has_no_scripts() && at_least.is_none() {
+            return Box::pin(self.ask_by_commands(slot, claim, tracked)).await;
+        }
         let call = self.to_acquire(claim, at_least)?;
         let record = self.keep_record(claim.lease);
         let answer = self.router.ask(slot, Question::script("acquiring", &call).tracking(tracked)).await;
         if let Some(record) = record {
             Box::pin(written(record)).await;
         }
-        let answer = answer?;
+        let answer = match answer {
+            Err(e) if at_least.is_none() && self.goes_without_scripts(&e) => {
+                return Box::pin(self.ask_by_commands(slot, claim, tracked)).await;
+            }
+            answer => answer?,
+        };
         let Value::Array(items) = &answer.value else { return Err(unexpected("acquiring")) };
         Ok((self.confirmed(claim, items, &answer).await?, answer))
+    }
+
+    async fn ask_by_commands(&self, slot: u16, claim: &Claim, tracked: &[&str]) -> Result<(Attempt, Answer)> {
+        let (items, answer) = self.acquire_by_commands(slot, claim, tracked).await?;
+        Ok((self.confirmed(claim, &items, &answer).await?, answer))
     }
 
     /// What the answer says, once enough replicas have it.
