@@ -2,6 +2,8 @@
 
 use redis::{Connection, cmd};
 
+use crate::server::compares_and_deletes;
+
 /// The password of every such user.
 pub const PASSWORD: &str = "s3cr3t-canary";
 
@@ -20,4 +22,14 @@ pub fn documented_tenant(line: &str, name: &str, prefix: &str, raw: &mut Connect
     let mut set = cmd("ACL");
     set.arg("SETUSER").arg(name).arg(line.split(' ').collect::<Vec<_>>());
     set.query::<()>(raw).expect("a user");
+}
+
+/// Takes the right to call scripts from a user, and gives it the commands that do as well. False, and said so, where the server has none.
+pub fn without_scripts(user: &str, raw: &mut Connection) -> bool {
+    let mut set = cmd("ACL");
+    set.arg("SETUSER").arg(user).arg("-eval").arg("-evalsha");
+    let delete = compares_and_deletes(raw);
+    set.arg(delete.map(|delete| format!("+{delete}")));
+    set.query::<()>(raw).expect("a user");
+    delete.is_some()
 }

@@ -46,6 +46,21 @@ pub fn is_installed() -> bool {
     process::is_installed(program())
 }
 
+/// The command by which a server deletes a key that has a value. Where there is none, what needs it is skipped, and says so.
+pub fn compares_and_deletes(raw: &mut redis::Connection) -> Option<&'static str> {
+    let has = |name: &&str| {
+        let info: redis::RedisResult<Vec<redis::Value>> = redis::cmd("COMMAND").arg("INFO").arg(name).query(raw);
+        info.is_ok_and(|info| matches!(info.first(), Some(redis::Value::Array(about)) if !about.is_empty()))
+    };
+    let found = ["delex", "delifeq"].into_iter().find(has);
+    if found.is_none() {
+        println!(
+            "SKIPPED: the plain layout without scripts (this server has no DELEX or DELIFEQ; scripts/test-others has one that has)"
+        );
+    }
+    found
+}
+
 /// Starts a server.
 pub fn start(setup: &Setup) -> RedisServer {
     let dir = directory();

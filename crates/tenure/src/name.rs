@@ -59,7 +59,7 @@ impl fmt::Debug for Resource {
     }
 }
 
-/// The identity of one client: 128 random bits from the operating system, written as a UUID (version 4).
+/// The identity of one client: random bits from the operating system, written as a UUID of version 8.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientId(u128);
 
@@ -70,8 +70,8 @@ impl ClientId {
         getrandom::fill(&mut bytes)
             .map_err(|e| Invalid::new("a client identity", format!("the random source failed: {e}"), "a working getrandom(2)"))?;
         let raw = u128::from_be_bytes(bytes);
-        // Version 4, variant 1: what Java's UUID.randomUUID() writes too.
-        Ok(Self((raw & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62)))
+        // Version 8, variant 1. Java's are of version 4, so that a store can tell clients of ours from those of Redisson.
+        Ok(Self((raw & !(0xf << 76) & !(0x3 << 62)) | (0x8 << 76) | (0x2 << 62)))
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tenure::backends::faulty::Plan;
 use tenure::conformance::{Property, Subject, properties};
-use tenure_testkit::acl::{PASSWORD, documented_user};
+use tenure_testkit::acl::{PASSWORD, documented_user, without_scripts};
 use tenure_testkit::cluster::Cluster;
 use tenure_testkit::sentinel::SentinelSet;
 use tenure_testkit::server::{Login, Setup};
@@ -24,7 +24,7 @@ struct Store {
     check: fn(&Property, fn(Subject) -> Subject),
 }
 
-const STORES: [Store; 26] = [
+const STORES: [Store; 27] = [
     Store {
         name: "memory",
         covers: &["memory"],
@@ -65,6 +65,12 @@ const STORES: [Store; 26] = [
         covers: &[],
         needs: Needs::Redis,
         check: |p, with| on(p, &redis_acl("tenure-plain", "?prefix=app:&layout=plain"), with),
+    },
+    Store {
+        name: "redis_plain_commands",
+        covers: &[],
+        needs: Needs::Redis,
+        check: |p, with| redis_without_scripts().iter().filter(|_| !of_voters(p)).for_each(|url| on(p, url, with)),
     },
     Store { name: "redis_sentinel_acl", covers: &[], needs: Needs::Redis, check: |p, with| on(p, &sentinel_acl(), with) },
     Store { name: "redis_cluster_acl", covers: &[], needs: Needs::Redis, check: |p, with| on(p, &cluster_acl(), with) },
@@ -220,6 +226,30 @@ const ADMIN: Login = Login { user: "admin", pass: "for-the-servers" };
 fn redis_acl(user: &str, options: &str) -> String {
     documented_user(user, &mut server().raw());
     format!("redis://{user}:{PASSWORD}@127.0.0.1:{}{options}", server().port)
+}
+
+/// What only a node of a quorum is asked, which takes scripts.
+fn of_voters(property: &Property) -> bool {
+    [
+        "a_token_is_at_least_what_was_asked_for",
+        "a_hold_that_goes_on_is_raised_to_a_larger_token",
+        "a_break_raises_the_fence_also_where_nobody_holds",
+        "an_identification_tells_who_answers",
+    ]
+    .contains(&property.name)
+}
+
+/// Logged in as a user who may call no script, if the server has commands that do.
+fn redis_without_scripts() -> &'static Option<String> {
+    static URL: OnceLock<(RedisServer, Option<String>)> = OnceLock::new();
+    let (_, url) = URL.get_or_init(|| {
+        let server = RedisServer::start();
+        let mut raw = server.raw();
+        documented_user("tenure-plain", &mut raw);
+        let url = format!("redis://tenure-plain:{PASSWORD}@127.0.0.1:{}?prefix=app:&layout=plain", server.port);
+        (server, without_scripts("tenure-plain", &mut raw).then_some(url))
+    });
+    url
 }
 
 fn sentinel_acl() -> String {

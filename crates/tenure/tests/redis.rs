@@ -2,12 +2,14 @@
 
 mod redis_cases {
     pub(crate) mod cost;
+    pub(crate) mod counts;
     pub(crate) mod fair;
     pub(crate) mod faults;
     pub(crate) mod full;
     pub(crate) mod golden_fair;
     pub(crate) mod golden_permits;
     pub(crate) mod golden_rw;
+    pub(crate) mod handed_over;
     pub(crate) mod hostile;
     pub(crate) mod identify;
     pub(crate) mod java;
@@ -15,6 +17,7 @@ mod redis_cases {
     pub(crate) mod lingering;
     pub(crate) mod names;
     pub(crate) mod near;
+    pub(crate) mod no_scripts;
     pub(crate) mod options;
     pub(crate) mod outages;
     pub(crate) mod peer_fair;
@@ -28,18 +31,21 @@ mod redis_cases {
 }
 
 use redis_cases::cost::*;
+use redis_cases::counts::*;
 use redis_cases::fair::*;
 use redis_cases::faults::*;
 use redis_cases::full::*;
 use redis_cases::golden_fair::*;
 use redis_cases::golden_permits::*;
 use redis_cases::golden_rw::*;
+use redis_cases::handed_over::*;
 use redis_cases::hostile::*;
 use redis_cases::identify::*;
 use redis_cases::layout::*;
 use redis_cases::lingering::*;
 use redis_cases::names::*;
 use redis_cases::near::*;
+use redis_cases::no_scripts::*;
 use redis_cases::options::*;
 use redis_cases::outages::*;
 use redis_cases::peer_fair::*;
@@ -149,12 +155,24 @@ fn main() {
             awaiters_of_a_latch_see_zero;
         Redis:
             a_free_lock_costs_two_commands_and_a_reentry_none
+            inner_calls_of_a_verb_stay_within_their_number
+            inner_calls_of_a_crowd_stay_within_their_number
             a_thousand_tasks_cost_at_most_three_commands_per_hand_over
             waiting_costs_a_command_per_poll_at_most
             several_names_are_locked_in_one_round_trip
             writers_that_wait_do_not_wake_each_other
             a_thousand_in_the_queue_are_served_in_order_for_three_commands_each
             a_head_that_is_dead_is_not_asked_about_all_the_time;
+        Redis:
+            a_release_hands_the_lock_to_the_first_in_line
+            what_was_handed_over_is_kept_alive
+            who_needs_more_than_a_place_gives_asks_for_it
+            a_dead_one_that_is_handed_the_lock_costs_its_place_and_not_a_lease
+            one_that_nobody_hears_of_is_not_handed_the_lock
+            a_word_that_fits_no_place_grants_nothing
+            who_leaves_with_the_lock_in_hand_hands_it_on
+            a_plain_lock_is_given_back_without_a_script_where_the_server_can
+            a_user_who_may_call_no_script_has_plain_locks_where_the_server_can;
         Redis:
             a_key_of_another_type_is_named
             a_key_of_another_format_is_named

@@ -95,7 +95,8 @@ pub(crate) fn a_channel_connection_that_went_dead_goes_with_that_of_the_commands
             let waiter = connect(&format!("redis+cluster://127.0.0.1:{}{options}", cable.port)).await;
             let mutex = if fair { waiter.mutex("L").fair() } else { waiter.mutex("L") };
             let _waiting = tokio::spawn(mutex.lock());
-            let listens = |line: &str| line.contains(" ssub=1 ");
+            // In line behind one of Redisson's: on the channel of the client, and on one of its own.
+            let listens = |line: &str| line.contains(if fair { " ssub=2 " } else { " ssub=1 " });
             eventually("it listens", || clients(&mut raw, listens).len() == 1);
             let before = clients(&mut raw, |_| true).into_iter().max().expect("at least this one");
             cable.strand();

@@ -118,8 +118,9 @@ pub(crate) fn a_break_calls_the_first_in_the_queue() {
         let next = must("its turn", waiting).await.expect("no panic").expect("locked");
         assert!(next.token() > broken.fence && broken.fence > held.token());
         // Redisson tells the first in the queue alone; those who wait for a plain lock would sleep on.
-        let own = format!("{LOCK_CHANNEL}:{}", next.owner_id());
-        assert_eq!(ear.heard(), [message(LOCK_CHANNEL, "0"), message(&own, "0")]);
+        let owner = next.owner_id();
+        let called = message(&format!("{LOCK_CHANNEL}:{}", owner.client), &format!("call {}", owner.number));
+        assert_eq!(ear.heard(), [message(LOCK_CHANNEL, "0"), called]);
         assert!(one.mutex("L").break_hold().await.expect("asked").is_some());
         assert_eq!(ear.heard(), [message(LOCK_CHANNEL, "0"), message(&format!("{LOCK_CHANNEL}:{B}"), "0")]);
         assert_eq!(java.fair_lock(B, 600_000, 600_000), None);

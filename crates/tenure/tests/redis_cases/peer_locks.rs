@@ -231,7 +231,7 @@ pub(crate) fn a_name_with_a_tag_of_its_own_does_for_all_kinds() {
         let waiting = tokio::spawn(locker.mutex("{test}:fair").fair().lock());
         eventually("in the queue", || java.exists("redisson_lock_queue:{test}:fair"));
         fair.release().await.expect("given back");
-        let next = must("its turn", waiting).await.expect("no panic").expect("locked").owner_id().to_string();
+        let next = must("its turn", waiting).await.expect("no panic").expect("locked").owner_id().client;
         let channels: Vec<String> = ear.heard().into_iter().map(|(channel, _)| channel).collect();
         let fair = format!("redisson_lock__channel:{{test}}:fair:{next}");
         // The first of permits tells of nothing: none was left.

@@ -13,11 +13,12 @@ use redis::{PushInfo, PushKind, RedisResult, Value, cmd};
 
 use super::connection::Connection;
 use super::fault::{Failure, NAME, is_broken};
-use super::keys::is_owned;
+use super::keys::{is_of_client, is_owned};
 use super::link::Link;
+use super::places::Word;
 use super::reply::text;
 use super::shared::Wake;
-use crate::backend::{Claim, Mode};
+use crate::backend::Claim;
 use crate::error::{Error, Fault, Result};
 
 /// A wait that lasts longer than this becomes visible to others through a subscription.
@@ -29,6 +30,8 @@ pub(super) struct Channels {
     /// Which connection knows of them; zero: none.
     id: u64,
     channels: HashSet<String>,
+    /// Those to which nobody listens at the moment, and which are left soon.
+    leaving: HashSet<String>,
     /// The connection for a shard's channels, while there are any.
     own: Option<Connection>,
     /// The connection for commands when that was made. Nothing is sent over the own one that could show that it is dead; but if the other
@@ -54,11 +57,14 @@ impl Link {
             },
             PushKind::Message | PushKind::SMessage => {
                 let channel = push.data.first().and_then(text);
-                if let (Some(claims), Some(channel), Some(number)) =
-                    (self.shared.claims.get(), channel, push.data.get(1).and_then(text))
+                let words = push.data.get(1).and_then(text);
+                if let (Some(claims), Some(channel), Some(number)) = (self.shared.claims.get(), channel, words)
                     && let Some(owner) = claims.wanted(channel, number)
                 {
                     return self.shared.watched.losses.wanted(owner);
+                }
+                if let (Some(channel), Some(word)) = (channel, words.and_then(Word::read)) {
+                    return self.on_word(id, channel, &word);
                 }
                 // With tracking the same release was pushed already, and a subscription only makes us visible. Not so for a channel of
                 // one owner.
@@ -74,6 +80,18 @@ impl Link {
             }
             _ => {}
         }
+    }
+
+    /// An owner of this client that waits in line has been called, or has the lock.
+    fn on_word(&self, id: u64, channel: &str, word: &Word<'_>) {
+        let (Word::Call { owner } | Word::Grant { owner, .. }) = word;
+        let channel = format!("{channel}:{owner}");
+        if let Word::Grant { token, ends, .. } = word {
+            // Channels of shards come over a connection beside that of commands, and live and die with that.
+            let session = if self.is_sharded() { self.session() } else { id };
+            self.shared.places.granted(&channel, *token, ends, session);
+        }
+        self.shared.hub.fire(&channel);
     }
 
     /// Subscribes to a channel that has listeners. True if it was not before. To be spawned: a caller that leaves half-way would leave an
@@ -144,7 +162,7 @@ impl Link {
                 Ok::<(), ()>(())
             };
             let (connection, _) = self.dial(on_push).await?;
-            *channels = Channels { id, channels: HashSet::new(), own: Some(connection.clone()), beside: live.id };
+            *channels = Channels { id, own: Some(connection.clone()), beside: live.id, ..Channels::default() };
             return Ok(connection);
         }
         if channels.id != live.id {
@@ -183,8 +201,7 @@ impl Link {
             return soon;
         }
         let lasts = self.shared.waits_since(channel, claim.owner) >= VISIBLE_AFTER;
-        // A position in a fair queue is told by messages alone.
-        let by_message = wake == Wake::PubSub || claim.mode == Mode::Fair;
+        let by_message = wake == Wake::PubSub;
         let subscribed = self.is_subscribed(channel);
         if !subscribed && (lasts || by_message) {
             let (link, channel) = (Arc::clone(self), channel.to_owned());
@@ -202,7 +219,43 @@ impl Link {
         }
         // A waiter for messages hears nothing until it is subscribed.
         let told = subscribed || !by_message;
-        if told && (lasts || claim.mode == Mode::Fair) { 10 * VISIBLE_AFTER } else { soon }
+        if told && lasts { 10 * VISIBLE_AFTER } else { soon }
+    }
+
+    /// As [`waits`](Self::waits), for a place in the line of a fair lock, which is told by messages alone: those of ours on a channel of
+    /// the client, those of Redisson on one of the owner. It listens to that if one of them will wake it, and after a while in any
+    /// case: somebody may break the lock from there.
+    pub(super) fn waits_in_line(self: &Arc<Self>, own: &str, claim: &Claim, by_theirs: bool) -> Duration {
+        let (soon, hub) = (2 * VISIBLE_AFTER, &self.shared.hub);
+        // Without a listener the wait would never be removed.
+        if !hub.listens(own) {
+            return soon;
+        }
+        let lasts = self.shared.waits_since(own, claim.owner) >= VISIBLE_AFTER;
+        let of_client = self.shared.layout.line_channel(claim);
+        let own_too = (by_theirs || lasts).then(|| own.to_owned());
+        let missing: Vec<_> = [Some(of_client), own_too].into_iter().flatten().filter(|c| !self.is_subscribed(c)).collect();
+        if missing.is_empty() {
+            return if lasts { 10 * VISIBLE_AFTER } else { soon };
+        }
+        let (link, own) = (Arc::clone(self), own.to_owned());
+        let was_deaf = by_theirs || missing[0] != own;
+        // Spawned: no caller waits for this.
+        self.shared.runtime.spawn(async move {
+            for channel in missing {
+                match link.subscribe(&channel).await {
+                    Ok(_) => {}
+                    // It does not listen yet, and asks again to try once more.
+                    Err(e) if e.is_transient() => tokio::time::sleep(VISIBLE_AFTER / 2).await,
+                    Err(_) => return,
+                }
+            }
+            // It was not listening when it asked.
+            if was_deaf {
+                link.shared.hub.fire(&own);
+            }
+        });
+        soon
     }
 
     pub(super) fn is_subscribed(&self, channel: &str) -> bool {
@@ -213,11 +266,19 @@ impl Link {
 
     /// The last listener of a channel has gone.
     pub(super) fn stopped_listening(&self, channel: &str) {
-        let might_be = self.channels.try_lock().map_or(true, |channels| channels.channels.contains(channel));
+        // The next of this client may come in a moment, and need not subscribe then.
+        let later = is_of_client(channel);
+        let might_be = self.channels.try_lock().map_or(true, |mut channels| {
+            channels.channels.contains(channel) && (!later || channels.leaving.insert(channel.to_owned()))
+        });
         let (true, Some(link)) = (might_be, self.me.upgrade()) else { return };
         let channel = channel.to_owned();
         self.shared.runtime.spawn(async move {
+            if later {
+                tokio::time::sleep(VISIBLE_AFTER).await;
+            }
             let mut channels = link.channels.lock().await;
+            channels.leaving.remove(&channel);
             // There may be a listener again.
             if link.shared.hub.listens(&channel) || !channels.channels.remove(&channel) {
                 return;

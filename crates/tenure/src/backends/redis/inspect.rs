@@ -84,7 +84,6 @@ impl Redis {
 
     pub(super) async fn state(&self, name: &Resource) -> Result<State> {
         let slot = self.router.slot(name)?;
-        let call = ScriptCall::new(&self.scripts.inspect, &self.described(name), &[keys::shares(name)]);
         let mut subscribers = cmd("PUBSUB");
         let sharded = self.router.shared.sharded.load(Ordering::Relaxed);
         subscribers.arg(if sharded { "SHARDNUMSUB" } else { "NUMSUB" });
@@ -92,10 +91,10 @@ impl Redis {
         let channels = self.layout.channels_of_key(name.as_str());
         subscribers.arg(channels.iter().filter(|c| self.router.slot_of_key(c) == slot).collect::<Vec<_>>());
         let (answer, subscribed) = tokio::join!(
-            self.eval("inspecting", slot, &call),
+            self.describe(slot, name),
             self.router.ask(slot, Question::command("counting subscribers", &subscribers))
         );
-        let mut state = self.read(name, &answer?.value).await?;
+        let mut state = self.read(name, &answer?).await?;
         // Only subscribed processes are seen, and a server may not tell.
         let subscribed = subscribed.ok().and_then(|answer| {
             let counts: Option<Vec<i64>> = match answer.value {
@@ -108,6 +107,18 @@ impl Redis {
         let queued = u32::try_from(state.queue.len()).unwrap_or(u32::MAX);
         state.waiting = subscribed.map(|n| n.saturating_add(queued));
         Ok(state)
+    }
+
+    async fn describe(&self, slot: u16, name: &Resource) -> Result<Value> {
+        let doing = "inspecting";
+        if self.has_no_scripts() {
+            return self.describe_by_commands(doing, slot, name).await;
+        }
+        let call = ScriptCall::new(&self.scripts.inspect, &self.described(name), &[keys::shares(name)]);
+        match self.eval(doing, slot, &call).await {
+            Err(e) if self.goes_without_scripts(&e) => self.describe_by_commands(doing, slot, name).await,
+            answer => Ok(answer?.value),
+        }
     }
 
     /// Reads what a script says of a name.
@@ -174,7 +185,10 @@ impl Redis {
             args = vec![&*channels[0], &*self.token_idle, self.publish(), &*least];
         }
         let call = ScriptCall::new(&self.scripts.break_hold, &self.described(name), &args);
-        let answer = self.eval("breaking", slot, &call).await?.value;
+        let answer = match self.eval("breaking", slot, &call).await {
+            Err(e) if self.goes_without_scripts(&e) => self.break_by_commands("breaking", slot, name, at_least).await?,
+            answer => answer?.value,
+        };
         if answer == Value::Nil {
             return Ok(None);
         }

@@ -54,6 +54,11 @@ impl Layout {
         }
     }
 
+    /// Where a client is told of all its owners that wait in the line of a fair lock, each by its number.
+    pub(crate) fn line_channel(self, claim: &Claim) -> String {
+        format!("{}:{}", self.lock_channel(claim.resource.as_str()), claim.owner.client)
+    }
+
     /// All channels with waiters for a change of this key.
     pub(crate) fn channels_of_key(self, key: &str) -> Vec<String> {
         // One without a brace is the name of a lock.
@@ -90,6 +95,11 @@ pub(crate) fn latch_channel(name: &str) -> String {
 pub(crate) fn is_owned(channel: &str) -> bool {
     let number = channel.rfind(':').and_then(|at| channel[..at].rfind(':'));
     number.is_some_and(|at| channel[at + 1..].parse::<OwnerId>().is_ok())
+}
+
+/// Whether a channel ends in a client, as the one does on which it hears of its places in a fair queue. A name may do so too.
+pub(crate) fn is_of_client(channel: &str) -> bool {
+    channel.rsplit_once(':').is_some_and(|(_, client)| client.parse::<ClientId>().is_ok())
 }
 
 /// The queue of a fair lock: its owners in order, their deadlines, and those of ours.

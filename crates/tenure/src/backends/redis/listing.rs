@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use redis::Value;
+use redis::{Value, cmd};
 
 use super::Redis;
 use super::fault::NAME;
@@ -78,7 +78,18 @@ impl Redis {
     async fn look_through(&self, link: &Arc<Link>, cursor: &str, prefix: &str) -> Result<(String, Vec<String>)> {
         let args = [cursor, KEYS_A_ROUND, prefix, if self.counters { "1" } else { "0" }];
         let call = ScriptCall::new(&self.scripts.list, &[""; 0], &args);
-        let ask = async { Ok(link.ask(Question::script(DOING, &call), false).await?.value) };
+        let mut scan = cmd("SCAN");
+        // What is not held is found out one by one.
+        scan.arg(cursor).arg("MATCH").arg(format!("{}:*", self.layout.token_prefix())).arg("COUNT").arg(KEYS_A_ROUND);
+        let question = if self.has_no_scripts() { Question::command(DOING, &scan) } else { Question::script(DOING, &call) };
+        let ask = async {
+            match link.ask(question, false).await {
+                Err(e) if self.goes_without_scripts(&e.error) => {
+                    Ok(link.ask(Question::command(DOING, &scan), false).await?.value)
+                }
+                answer => Ok(answer?.value),
+            }
+        };
         let answer = array(self.bounded(DOING, ask).await?, DOING)?;
         let [next, Value::Array(keys)] = &*answer else { return Err(unexpected(DOING)) };
         let next = text(next).ok_or_else(|| unexpected(DOING))?;

@@ -8,6 +8,7 @@ mod calls;
 mod channels;
 mod claims;
 mod cluster;
+mod commands;
 mod connection;
 mod dial;
 mod driver;
@@ -25,6 +26,7 @@ mod map;
 mod near;
 mod open;
 mod options;
+mod places;
 mod question;
 mod release;
 mod renew;
@@ -52,6 +54,7 @@ use redis::cmd;
 use tokio::task::JoinHandle;
 
 use self::calls::Answer;
+use self::commands::Commands;
 use self::fault::NAME;
 use self::inspect::KnownClients;
 pub use self::keys::Layout;
@@ -74,6 +77,7 @@ struct Redis {
     router: Arc<Router>,
     layout: Layout,
     scripts: &'static Scripts,
+    commands: Commands,
     /// In milliseconds; zero: forever.
     token_idle: String,
     /// Whether semaphores are Redisson's plain counters.

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::cluster::Cluster;
+use super::commands::Commands;
 use super::dial::Dial;
 use super::inspect::KnownClients;
 use super::keys::Layout;
@@ -160,6 +161,7 @@ impl RedisOptions {
             router,
             layout: self.layout,
             scripts: Scripts::of(self.layout),
+            commands: Commands::default(),
             token_idle: self.token_ttl.map_or(0, |ttl| ttl.as_millis()).to_string(),
             counters: self.counters,
             sync,

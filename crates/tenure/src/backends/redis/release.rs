@@ -7,7 +7,7 @@ use redis::{Cmd, Value, cmd};
 use tracing::warn;
 
 use super::Redis;
-use super::keys;
+use super::keys::{self, Layout};
 use super::question::{Question, ScriptCall};
 use super::reply::unexpected;
 use super::scripts::FAMILY;
@@ -22,10 +22,13 @@ impl Redis {
         let name = &claim.resource;
         let slot = self.router.slot(name)?;
         self.router.shared.watched.leave(claim);
-        let call = self.to_release(claim);
-        let gave = match self.router.ask(slot, Question::script(DOING, &call).near(self.may_be_near())).await {
-            Err(e) if e.fault() == Some(Fault::Moving) => Box::pin(self.send_release_by_key(slot, claim)).await?,
-            gave => gave?.value,
+        let gave = match self.layout {
+            Layout::Plain => Box::pin(self.give_by_command(DOING, slot, claim)).await?,
+            Layout::Redisson => None,
+        };
+        let gave = match gave {
+            Some(gave) => gave,
+            None => self.give_by_script(slot, claim).await?,
         };
         match gave {
             Value::Int(0) => Ok(Released::NotHeld),
@@ -36,6 +39,14 @@ impl Redis {
                 Ok(Released::Yes { others_wait: told == 3 })
             }
             _ => Err(unexpected(DOING)),
+        }
+    }
+
+    async fn give_by_script(&self, slot: u16, claim: &Claim) -> Result<Value> {
+        let call = self.to_release(claim);
+        match self.router.ask(slot, Question::script(DOING, &call).near(self.may_be_near())).await {
+            Err(e) if e.fault() == Some(Fault::Moving) => Box::pin(self.send_release_by_key(slot, claim)).await,
+            gave => Ok(gave?.value),
         }
     }
 

@@ -87,12 +87,19 @@ impl Redis {
     async fn extend_at_once(&self, slot: u16, kind: Renews, claims: &[&Claim]) -> Result<Vec<Result<Renewal>>> {
         // What is heard of them until they are watched anew may be of this renewal.
         claims.iter().for_each(|claim| self.router.shared.watched.leave(claim));
-        let call = match kind {
-            Renews::Locks => self.to_renew_locks(claims),
-            Renews::Shares => Self::to_renew_shares(claims, false),
-            Renews::Permits => self.to_renew_permits(claims, false),
+        let answer = if self.has_no_scripts() {
+            self.extend_by_commands(DOING, slot, claims).await?
+        } else {
+            let call = match kind {
+                Renews::Locks => self.to_renew_locks(claims),
+                Renews::Shares => Self::to_renew_shares(claims, false),
+                Renews::Permits => self.to_renew_permits(claims, false),
+            };
+            match self.eval(DOING, slot, &call).await {
+                Err(e) if self.goes_without_scripts(&e) => self.extend_by_commands(DOING, slot, claims).await?,
+                answer => answer?,
+            }
         };
-        let answer = self.eval(DOING, slot, &call).await?;
         let live = Arc::clone(&answer.live);
         let extensions = self.extensions(answer, claims).await?;
         let there = claims.iter().zip(&extensions).filter(|(_, answer)| matches!(answer, Ok(Renewal::Extended { .. })));

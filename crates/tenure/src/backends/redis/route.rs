@@ -100,6 +100,11 @@ impl Router {
         }
     }
 
+    /// The connection to the server that has a slot, zero while there is none.
+    pub(super) fn session_of(&self, slot: u16) -> u64 {
+        self.known_link(slot).map_or(0, |link| link.session())
+    }
+
     /// The links to all known servers, the most promising first.
     fn servers(&self) -> Vec<Arc<Link>> {
         match &self.route {

@@ -14,6 +14,7 @@ const REDISSON: &str = include_str!("scripts/layout_redisson.lua");
 const PLAIN: &str = include_str!("scripts/layout_plain.lua");
 const NOW: &str = include_str!("scripts/now.lua");
 const LINE: &str = include_str!("scripts/line.lua");
+const PASS_ON: &str = include_str!("scripts/pass_on.lua");
 const NOTES: &str = include_str!("scripts/notes.lua");
 const RW: &str = include_str!("scripts/rw.lua");
 const PERMITS: &str = include_str!("scripts/permits.lua");
@@ -56,10 +57,10 @@ impl Source {
 }
 
 impl Scripts {
-    /// From what a layout writes, how it is described, found and broken.
-    fn new(layout: &str, describe: &str, list: &str, break_hold: &str) -> Self {
+    /// From what a layout writes, how it is taken, described, found and broken.
+    fn new(layout: &str, acquire: &str, describe: &str, list: &str, break_hold: &str) -> Self {
         Self {
-            acquire: Source::new(&[TOKEN, layout, include_str!("scripts/acquire.lua")]),
+            acquire: Source::new(&[TOKEN, acquire]),
             renew: Source::new(&[BATCH, layout, include_str!("scripts/renew.lua")]),
             release: Source::new(&[TELL, layout, include_str!("scripts/release.lua")]),
             inspect: Source::new(&[describe, include_str!("scripts/inspect.lua")]),
@@ -69,12 +70,15 @@ impl Scripts {
     }
 
     fn redisson() -> Self {
+        let acquire = [REDISSON, include_str!("scripts/acquire.lua")].concat();
         let describe = [NOW, RW, PERMITS, DESCRIBE].concat();
-        Self::new(REDISSON, &describe, include_str!("scripts/list_redisson.lua"), include_str!("scripts/break_redisson.lua"))
+        let break_hold = [LINE, include_str!("scripts/break_redisson.lua")].concat();
+        Self::new(REDISSON, &acquire, &describe, include_str!("scripts/list_redisson.lua"), &break_hold)
     }
 
     fn plain() -> Self {
-        Self::new(PLAIN, DESCRIBE_PLAIN, include_str!("scripts/list_plain.lua"), include_str!("scripts/break_plain.lua"))
+        let (acquire, break_hold) = (include_str!("scripts/acquire_plain.lua"), include_str!("scripts/break_plain.lua"));
+        Self::new(PLAIN, acquire, DESCRIBE_PLAIN, include_str!("scripts/list_plain.lua"), break_hold)
     }
 
     pub(crate) fn of(layout: Layout) -> &'static Self {
@@ -111,8 +115,8 @@ pub(crate) struct Family {
 pub(crate) static FAMILY: LazyLock<Family> = LazyLock::new(|| {
     let script = |parts: &[&str], verb| Source::new(&[&parts.concat(), verb]);
     Family {
-        fair_acquire: script(&[NOW, TOKEN, TELL, REDISSON, LINE], include_str!("scripts/fair_acquire.lua")),
-        fair_release: script(&[NOW, TELL, REDISSON, LINE], include_str!("scripts/fair_release.lua")),
+        fair_acquire: script(&[NOW, TOKEN, TELL, REDISSON, LINE, PASS_ON], include_str!("scripts/fair_acquire.lua")),
+        fair_release: script(&[NOW, TOKEN, TELL, REDISSON, LINE, PASS_ON], include_str!("scripts/fair_release.lua")),
         fair_leave: script(&[TELL, LINE], include_str!("scripts/fair_leave.lua")),
         rw_acquire: script(&[NOW, TOKEN, TELL, REDISSON, NOTES, RW], include_str!("scripts/rw_acquire.lua")),
         rw_renew: script(&[BATCH], include_str!("scripts/rw_renew.lua")),

@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 use super::claims::Claims;
 use super::keys::Layout;
 use super::link::Link;
+use super::places::Places;
 use super::route::Router;
 use super::watched::Watched;
 use crate::name::OwnerId;
@@ -45,6 +46,7 @@ pub(super) struct Shared {
     ids: AtomicU64,
     /// Channels with waiters, since when.
     waits: Mutex<HashMap<String, (OwnerId, Instant)>>,
+    pub(super) places: Places,
     /// Of which keys servers will tell, by channel: not every channel has one name, and readers depend on more keys.
     told: Mutex<HashMap<String, Told>>,
     /// Who looks after what is broken.
@@ -63,6 +65,7 @@ impl Shared {
             let on_last = move |channel: &str| {
                 let Some(shared) = me.upgrade() else { return };
                 lock(&shared.waits).remove(channel);
+                shared.places.leave(channel);
                 lock(&shared.told).remove(channel);
                 let links: Vec<_> = lock(&shared.links).iter().filter_map(Weak::upgrade).collect();
                 links.iter().for_each(|link| link.stopped_listening(channel));
@@ -78,6 +81,7 @@ impl Shared {
                 connections: AtomicU64::new(0),
                 ids: AtomicU64::new(0),
                 waits: Mutex::default(),
+                places: Places::default(),
                 told: Mutex::default(),
                 router: OnceLock::new(),
                 links: Mutex::default(),

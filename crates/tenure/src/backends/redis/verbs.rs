@@ -1,6 +1,7 @@
 //! The verbs of the contract, and the first of them: acquiring.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -17,6 +18,7 @@ use super::{Redis, written};
 use crate::backend::{
     Attempt, Backend, Broken, Capabilities, Claim, Mode, Queue, Released, Renewal, Retry, Scope, Server, State, Voter,
 };
+use crate::clock::Instant;
 use crate::error::{Error, Fault, Result};
 use crate::name::{Resource, Token};
 use crate::signal::Signal;
@@ -33,6 +35,9 @@ impl Redis {
         self.capabilities.refuse(claim.mode)?;
         let slot = self.router.slot(&claim.resource)?;
         refuse_all_tag(&claim.resource, claim.mode)?;
+        if claim.mode == Mode::Fair {
+            return Box::pin(self.ask_in_line(slot, claim, at_least)).await;
+        }
         self.listen_for_claims(claim);
         let (attempt, mut answer) = self.ask_once(slot, claim, at_least, &[]).await?;
         let Attempt::Busy { retry: Retry::OnSignal { mut within }, mut holder } = attempt else { return Ok(attempt) };
@@ -46,7 +51,7 @@ impl Redis {
         let tracked = [name, &*writers];
         let tracked = &tracked[..1 + usize::from(claim.mode == Mode::Read)];
         // Before the question: a push during the call may be of a change after its read.
-        let heard = shared.hub.version(&channel).filter(|_| answer.live.wake == Wake::Tracking && claim.mode != Mode::Fair);
+        let heard = shared.hub.version(&channel).filter(|_| answer.live.wake == Wake::Tracking);
         if let Some(heard) = heard
             && !shared.is_told(&channel, tracked, answer.live.session(), heard)
         {
@@ -75,18 +80,72 @@ impl Redis {
         self.sync.is_none() && !self.is_voter.load(Ordering::Relaxed)
     }
 
+    /// One question for a fair lock, unless the release before has handed it over. Its line is told by messages, and nothing is tracked.
+    async fn ask_in_line(&self, slot: u16, claim: &Claim, at_least: Option<Token>) -> Result<Attempt> {
+        let (places, channel) = (&self.router.shared.places, self.layout.channel_of(claim));
+        if places.has_grants()
+            && let Some((token, since)) = places.take(&channel, self.router.session_of(slot))
+            && let Some(valid_for) = self.valid_if_handed_over(claim, since).filter(|_| at_least.is_none())
+        {
+            return Ok(Attempt::Granted { token, valid_for });
+        }
+        let asked = self.clock.now();
+        let (attempt, answer) = self.ask_once(slot, claim, at_least, &[]).await?;
+        let Attempt::Busy { retry: Retry::OnSignal { mut within }, holder } = attempt else { return Ok(attempt) };
+        if claim.queue == Queue::Never {
+            return Ok(Attempt::busy(within, holder));
+        }
+        let Value::Array(items) = &answer.value else { return Err(unexpected("acquiring")) };
+        if let Some(ends) = items.get(3).and_then(text)
+            && self.router.shared.hub.listens(&channel)
+        {
+            places.keep(&channel, asked, ends);
+        }
+        if let Some(link) = answer.live.link.upgrade() {
+            within = within.min(link.waits_in_line(&channel, claim, items.get(4) != Some(&Value::Int(0))));
+        }
+        Ok(Attempt::busy(within, holder))
+    }
+
+    /// How long a hold is valid that was handed to a place in line: as long as the place, and not longer than its lease. Nothing where
+    /// the store must be asked: most of a longer lease would be missing, a note is not written yet, and replicas have not confirmed.
+    fn valid_if_handed_over(&self, claim: &Claim, since: Instant) -> Option<Duration> {
+        let valid = claim.position_lease().saturating_sub(self.clock.now().since(since)).min(claim.lease);
+        let asks = claim.tokens > 1 || claim.note.is_some() || self.sync.is_some() || valid < claim.lease - claim.lease / 10;
+        (!asks).then_some(valid)
+    }
+
     /// One question. A grant counts once enough replicas have it.
     async fn ask_once(&self, slot: u16, claim: &Claim, at_least: Option<Token>, tracked: &[&str]) -> Result<(Attempt, Answer)> {
+        if self.has_no_scripts() && at_least.is_none() {
+            return Box::pin(self.ask_by_commands(slot, claim, tracked)).await;
+        }
         let call = self.to_acquire(claim, at_least)?;
         let record = self.keep_record(claim.lease);
-        let near = self.may_be_near();
+        // A fair position is told by messages over the link's own connection: they must not overtake the answer.
+        let near = self.may_be_near() && claim.mode != Mode::Fair;
         let answer = self.router.ask(slot, Question::script("acquiring", &call).tracking(tracked).near(near)).await;
         if let Some(record) = record {
             Box::pin(written(record)).await;
         }
-        let answer = answer?;
+        let answer = match answer {
+            Err(e) if at_least.is_none() && self.goes_without_scripts(&e) => {
+                return Box::pin(self.ask_by_commands(slot, claim, tracked)).await;
+            }
+            answer => answer?,
+        };
         let Value::Array(items) = &answer.value else { return Err(unexpected("acquiring")) };
-        if let ([Value::Int(1 | 2), ..], Some(sync)) = (&**items, self.sync)
+        Ok((self.confirmed(claim, items, &answer).await?, answer))
+    }
+
+    async fn ask_by_commands(&self, slot: u16, claim: &Claim, tracked: &[&str]) -> Result<(Attempt, Answer)> {
+        let (items, answer) = self.acquire_by_commands(slot, claim, tracked).await?;
+        Ok((self.confirmed(claim, &items, &answer).await?, answer))
+    }
+
+    /// What the answer says, once enough replicas have it.
+    async fn confirmed(&self, claim: &Claim, items: &[Value], answer: &Answer) -> Result<Attempt> {
+        if let ([Value::Int(1 | 2), ..], Some(sync)) = (items, self.sync)
             && let Err(e) = Box::pin(answer.live.synced("acquiring", sync)).await
         {
             // An unconfirmed grant is given back; if that does not arrive either, the engine repeats it. A conversion stays: its holder
@@ -96,7 +155,7 @@ impl Redis {
             }
             return Err(e);
         }
-        Ok((self.attempt(claim, items)?, answer))
+        self.attempt(claim, items)
     }
 
     /// What the script says.
@@ -168,7 +227,14 @@ impl Backend for Redis {
     }
 
     async fn watch(&self, claim: &Claim) -> Result<Signal> {
-        self.router.listen(&claim.resource, &self.layout.channel_of(claim)).await
+        let channel = self.layout.channel_of(claim);
+        if claim.mode != Mode::Fair {
+            return self.router.listen(&claim.resource, &channel).await;
+        }
+        let (own, _) = self.router.shared.hub.listen(&channel);
+        let of_client = self.router.listen(&claim.resource, &self.layout.line_channel(claim)).await?;
+        // That of the client fires for all of its owners, when it was deaf for a while.
+        Signal::any_of(vec![(0, own), (1, of_client)], Arc::new(AtomicU64::new(u64::MAX))).ok_or(Error::Closed)
     }
 
     async fn inspect(&self, scope: Scope<'_>) -> Result<Vec<State>> {

@@ -165,7 +165,8 @@ impl Redis {
         match claim.mode {
             Mode::Read | Mode::Write | Mode::Downgrade => {
                 let keys = [main, keys::writers(name), keys::notes(name), keys::share(name, claim.owner)];
-                let args = [owner, keys::shares(name), self.layout.channel_of(claim), verb];
+                let only_read = if claim.mode == Mode::Read { "1" } else { "0" };
+                let args = [owner, keys::shares(name), self.layout.channel_of(claim), verb, only_read.to_owned()];
                 ScriptCall::new(&FAMILY.rw_release, &keys, &args)
             }
             Mode::Permits { .. } => {
@@ -174,9 +175,10 @@ impl Redis {
             }
             _ => {
                 let [queue, deadlines, ours] = keys::queue(name);
-                let mut keys = vec![main, queue, deadlines, ours];
+                let mut keys = vec![main, self.layout.token(name).to_string(), queue, deadlines, ours];
                 keys.extend(claim.note.as_ref().map(|_| keys::note(name)));
-                ScriptCall::new(&FAMILY.fair_release, &keys, &[owner, self.layout.channel(name).to_string(), verb])
+                let args = [owner, self.token_idle.clone(), self.layout.channel(name).to_string(), verb];
+                ScriptCall::new(&FAMILY.fair_release, &keys, &args)
             }
         }
     }

@@ -4,15 +4,17 @@
 local left = redis.call('PTTL', KEYS[1])
 local top
 if left ~= -2 then
-  if not mine(KEYS[1], ARGV[1]) then return {0, left, a_holder(KEYS[1])} end
+  -- A lock's hash has one field: its holder tells whether that is the one who asks.
+  local holder = a_holder(KEYS[1])
+  if holder ~= ARGV[1] then return {0, left, holder} end
   top = redis.call('GET', KEYS[2])
   if top and more(ARGV[5], top) then
     top = ARGV[5]
-    put_token(KEYS[2], top, tonumber(ARGV[4]))
+    put_token(KEYS[2], top, ARGV[4])
   end
 end
 if not top then
-  top = next_token(KEYS[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5])
+  top = next_token(KEYS[2], tonumber(ARGV[3]), ARGV[4], ARGV[5])
   if type(top) == 'table' then return top end
 end
 local refused = take(KEYS[1], ARGV[1], ARGV[2])

@@ -12,7 +12,7 @@ end
 local held = 0
 for _, holder in ipairs(was[7]) do if holder[3] ~= 'owner' then held = held + 1 end end
 if held == 0 and ARGV[4] == '' then return false end
-local fence = next_token(KEYS[2], 1, tonumber(ARGV[2]), ARGV[4])
+local fence = next_token(KEYS[2], 1, ARGV[2], ARGV[4])
 if type(fence) == 'table' then return fence end
 if held == 0 then return false end
 if kind == 'string' then
@@ -30,7 +30,7 @@ else
   redis.call('DEL', KEYS[1], KEYS[3], KEYS[4])
   if was[7][1][3] == 'lock' then
     tell(ARGV[3], ARGV[5])
-    if was[4][1] then tell(ARGV[3], ARGV[5] .. ':' .. was[4][1]) end
+    if was[4][1] then say(ARGV[3], ARGV[5], was[4][1], 'call') end
   else
     tell_all(ARGV[3], ARGV[6])
   end

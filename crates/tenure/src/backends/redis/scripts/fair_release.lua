@@ -1,16 +1,14 @@
--- KEYS: lock, line, deadlines, ours, note if there is one. ARGV: owner, channel, how to publish.
+-- KEYS: lock, token, line, deadlines, ours, note if there is one. ARGV: owner, idle time of tokens, channel, how to publish.
 -- 0 if it was not held, 1 if it was, 2 if nobody could be told.
-local gave = give(KEYS[1], ARGV[1])
-if gave and KEYS[5] then redis.call('DEL', KEYS[5]) end
-local left_line = redis.call('ZREM', KEYS[4], ARGV[1]) == 1
+local owner = ARGV[1]
+local gave = give(KEYS[1], owner)
+if gave and KEYS[6] then redis.call('DEL', KEYS[6]) end
+-- Who holds it has left the line.
+local left_line = not gave and redis.call('ZREM', KEYS[5], owner) == 1
 if left_line then
-  redis.call('ZREM', KEYS[3], ARGV[1])
-  redis.call('LREM', KEYS[2], 0, ARGV[1])
+  redis.call('ZREM', KEYS[4], owner)
+  redis.call('LREM', KEYS[3], '0', owner)
 end
-local told = true
-if (gave or left_line) and redis.call('EXISTS', KEYS[1]) == 0 then
-  evict(KEYS[2], KEYS[3], KEYS[4], now())
-  told = call_next(KEYS[2], ARGV[3], ARGV[2])
-end
+local told = not gave and not left_line or pass_on(ARGV[2], ARGV[4], ARGV[3])
 if not gave then return 0 end
 return told and 1 or 2

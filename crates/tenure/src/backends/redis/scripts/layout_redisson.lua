@@ -1,7 +1,7 @@
 -- Redisson's RLock: a hash of one field, the owner, with its hold count. Ours counts holds in the client: always 1.
 local function mine(key, owner) return redis.call('HEXISTS', key, owner) == 1 end
 local function take(key, owner, lease)
-  redis.call('HSET', key, owner, 1)
+  redis.call('HSET', key, owner, '1')
   local set = redis.pcall('PEXPIRE', key, lease)
   if type(set) == 'table' then
     -- A user who may not do this must not leave a lock that never ends.

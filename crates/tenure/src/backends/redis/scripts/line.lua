@@ -1,7 +1,7 @@
 -- The line of Redisson's RFairLock: a list of owners, and until when each keeps its place. A third key says which of them are
 -- ours and when they asked last: those end by themselves after their lease, wherever they stand.
 local JAVA_WAIT = 300000
-local KEEP_LINE = 3600000
+local KEEP_LINE = '3600000'
 
 -- Brings list and deadlines back into step: a failover or an eviction may have lost one of them.
 local function repair(line, deadlines, at, place)
@@ -31,7 +31,7 @@ local function evict(line, deadlines, ours, at)
     some = true
   end
   while true do
-    local head = redis.call('LINDEX', line, 0)
+    local head = redis.call('LINDEX', line, '0')
     local deadline = head and redis.call('ZSCORE', deadlines, head)
     if head and not deadline then
       -- Without one it would stand there for ever, dead or not.
@@ -51,11 +51,13 @@ end
 -- lease and all that patience: what is left of it is what it has above the time in `ours`. For one that comes now, with `from` as
 -- what the first in line may have counted from. Patience is what a deadline has above the one before, and not less than usual.
 local function patience_before(line, deadlines, ours, from)
-  local sum = 0
+  local last = redis.call('LINDEX', line, '-1')
+  if not last then return 0 end
   -- Where the last one is ours, it has the sum.
-  local last = redis.call('LINDEX', line, -1)
-  local first = last and redis.call('ZSCORE', ours, last) and -1 or 0
-  for _, other in ipairs(redis.call('LRANGE', line, first, -1)) do
+  local its = redis.call('ZSCORE', ours, last)
+  if its then return math.max(0, (tonumber(redis.call('ZSCORE', deadlines, last)) or from) - tonumber(its)) end
+  local sum = 0
+  for _, other in ipairs(redis.call('LRANGE', line, 0, -1)) do
     local deadline = tonumber(redis.call('ZSCORE', deadlines, other)) or from
     local ends = redis.call('ZSCORE', ours, other)
     sum = ends and math.max(0, deadline - tonumber(ends)) or sum + math.max(JAVA_WAIT, deadline - from)
@@ -64,8 +66,30 @@ local function patience_before(line, deadlines, ours, from)
   return sum
 end
 
--- Each listens on a channel of its own, so that one is woken and not all.
+-- Takes the first out of the line: it is served, for so many ms.
+local function serve_first(line, deadlines, ours, owner, at, lease)
+  redis.call('LPOP', line)
+  redis.call('ZREM', deadlines, owner)
+  redis.call('ZREM', ours, owner)
+  if redis.call('LLEN', line) <= redis.call('ZCARD', ours) then return end
+  -- Others of Redisson add up their patience along the line; what we stood for does not stay in the sum.
+  for i, other in ipairs(redis.call('LRANGE', line, 0, -1)) do
+    if not redis.call('ZSCORE', ours, other) then
+      redis.call('ZADD', deadlines, 'XX', 'LT', at + lease + i * JAVA_WAIT, other)
+    end
+  end
+end
+
+-- Clients of ours have identities of version 8, which Redisson's never are.
+local function is_ours(owner) return string.sub(owner, 15, 15) == '8' end
+
+-- Says a word to one owner, so that one is woken and not all. Redisson's listen on a channel each, ours on one of their client.
+local function say(verb, channel, owner, word, ...)
+  if not is_ours(owner) then return tell(verb, channel .. ':' .. owner) end
+  return tell(verb, channel .. ':' .. string.sub(owner, 1, 36), table.concat({word, string.sub(owner, 38), ...}, ' '))
+end
+
 local function call_next(line, verb, channel)
-  local head = redis.call('LINDEX', line, 0)
-  return not head or tell(verb, channel .. ':' .. head)
+  local head = redis.call('LINDEX', line, '0')
+  return not head or say(verb, channel, head, 'call')
 end

@@ -1,5 +1,3 @@
--- The server's clock in milliseconds, which peers compare with their own.
-local function now()
-  local t = redis.call('TIME')
-  return t[1] * 1000 + math.floor(t[2] / 1000)
-end
+-- What TIME says, in milliseconds, which peers compare with their own clocks.
+local function millis(t) return t[1] * 1000 + math.floor(t[2] / 1000) end
+local function now() return millis(redis.call('TIME')) end

@@ -50,7 +50,8 @@ end
 -- Ours goes after a while of disuse. What somebody else has set ends when they said, or never, and the list of permits with it.
 local function keep(number, held, owners, life)
   local left = redis.call('PTTL', number)
-  if left >= 0 and redis.call('HEXISTS', owners, MADE) == 1 then
+  -- Not each time: it lives for days.
+  if left >= 0 and left < tonumber(life) * 0.9 and redis.call('HEXISTS', owners, MADE) == 1 then
     redis.call('PEXPIRE', number, life)
     left = tonumber(life)
   end

@@ -1,7 +1,8 @@
 -- KEYS: number, held, owners, token. ARGV: owner, lease, how many there are if nobody has said so, idle time of tokens, life of
 -- the keys, channel, how to publish, note, the least that the token may be or nothing, ids...
 -- {1, token} | {0, ms until asking again}
-local number, held, at = KEYS[1], KEYS[2], now()
+local number, held, t = KEYS[1], KEYS[2], redis.call('TIME')
+local at = millis(t)
 local until_ = string.format('%.0f', at + tonumber(ARGV[2]))
 local take = #ARGV - 9
 local free, news, refused = sweep_permits(number, held, at)
@@ -21,11 +22,11 @@ end
 if mine == take then
   local top = token_of(KEYS[3], ARGV[1])
   if not top then
-    top = next_token(KEYS[4], 1, tonumber(ARGV[4]), ARGV[9])
+    top = next_token(KEYS[4], 1, ARGV[4], ARGV[9])
     if type(top) == 'table' then return top end
   elseif more(ARGV[9], top) then
     top = ARGV[9]
-    if more(top, redis.call('GET', KEYS[4]) or '') then put_token(KEYS[4], top, tonumber(ARGV[4])) end
+    if more(top, redis.call('GET', KEYS[4]) or '') then put_token(KEYS[4], top, ARGV[4]) end
   end
   hold(top)
   return {1, top}
@@ -42,7 +43,7 @@ if not free then
   end
 end
 if free >= take then
-  local top = next_token(KEYS[4], 1, tonumber(ARGV[4]), ARGV[9])
+  local top = next_token(KEYS[4], 1, ARGV[4], ARGV[9], t)
   if type(top) == 'table' then return top end
   free = redis.call('DECRBY', number, take)
   hold(top)

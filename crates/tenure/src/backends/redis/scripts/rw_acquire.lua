@@ -3,7 +3,8 @@
 -- there is one.
 -- {1, largest token, 1 if a writer now reads} | {0, ms until asking again, a holder}
 local lock, writers, owner, lease = KEYS[1], KEYS[3], ARGV[2], tonumber(ARGV[3])
-local place, at = tonumber(ARGV[6]), now()
+local place, t = tonumber(ARGV[6]), redis.call('TIME')
+local at = millis(t)
 local left = redis.call('PTTL', lock)
 local mode = left ~= -2 and redis.call('HGET', lock, 'mode')
 local writes = mode == 'write' and redis.call('HEXISTS', lock, owner .. ':write') == 1
@@ -65,10 +66,10 @@ if left ~= -2 and (left < lease or mode == 'write') then
   local set = redis.pcall('PEXPIRE', lock, ARGV[3])
   if type(set) == 'table' then return set end
 end
-local idle, least = tonumber(ARGV[5]), ARGV[9]
+local idle, least = ARGV[5], ARGV[9]
 local top = (reads or writes) and token_of(KEYS[4], owner)
 if not top then
-  top = next_token(KEYS[2], tonumber(ARGV[4]), idle, least)
+  top = next_token(KEYS[2], tonumber(ARGV[4]), idle, least, t)
   if type(top) == 'table' then return top end
 elseif more(least, top) then
   top = least
@@ -76,12 +77,12 @@ elseif more(least, top) then
   if more(top, redis.call('GET', KEYS[2]) or '') then put_token(KEYS[2], top, idle) end
 end
 if ARGV[1] == 'write' then
-  redis.call('HSET', lock, 'mode', 'write', owner .. ':write', 1)
+  redis.call('HSET', lock, 'mode', 'write', owner .. ':write', '1')
   redis.call('ZREM', writers, owner, TURN)
 else
   if passes then redis.call('ZADD', writers, -1, TURN) end
-  redis.call('SET', KEYS[5], 1, 'PX', ARGV[3])
-  redis.call('HSET', lock, 'mode', 'read', owner, 1)
+  redis.call('SET', KEYS[5], '1', 'PX', ARGV[3])
+  redis.call('HSET', lock, 'mode', 'read', owner, '1')
   if writes then redis.call('HDEL', lock, owner .. ':write') end
 end
 if left == -2 then
@@ -96,6 +97,7 @@ end
 local changed = writes and ARGV[1] == 'downgrade'
 if changed then tell_all(ARGV[8], ARGV[7]) end
 redis.call('HSET', KEYS[4], owner, top .. ' ' .. (ARGV[10] or ''))
-if redis.call('PTTL', KEYS[4]) < lease then redis.call('PEXPIRE', KEYS[4], ARGV[3]) end
+-- The lock lasts for the longest lease of all who have a note.
+redis.call('PEXPIRE', KEYS[4], math.max(lease, left))
 if changed then return {1, top, 1} end
 return {1, top}

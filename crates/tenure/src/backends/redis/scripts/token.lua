@@ -1,15 +1,15 @@
--- Keeps a token, and returns the one before.
+-- Keeps a token, and returns the one before. Numbers go into commands as text where they come as text: Lua is slow to write them.
 local function put_token(key, token, idle)
-  if idle == 0 then return redis.call('SET', key, token, 'GET') end
+  if idle == '0' then return redis.call('SET', key, token, 'GET') end
   return redis.call('SET', key, token, 'PX', idle, 'GET')
 end
 
 -- The largest of `count` new tokens: larger than the last one, and at least `least` if that is not empty, or else not behind the
--- server's clock.
-local function next_token(key, count, idle, least)
+-- server's clock, which the caller may have read: `t`.
+local function next_token(key, count, idle, least, t)
   local top = least
   if top == '' then
-    local t = redis.call('TIME')
+    t = t or redis.call('TIME')
     top = string.format('%.0f', t[1] * 1000000 + t[2] + count - 1)
   end
   local last = put_token(key, top, idle)
