@@ -94,12 +94,14 @@ fn start_java(servers: &Servers, options: &[&str]) -> Peer {
     Peer::start(Language::Java, &[&[how, &addresses.join(",")], options].concat())
 }
 
-/// How many listen at a server to any channel of a name, of whichever kind.
+/// How many listen at a server to any channel of a name, of whichever kind, but for those of a whole client: whoever stands in a line of
+/// ours listens to a channel of its own too.
 pub(crate) fn listeners(server: &RedisServer, name: &str) -> u64 {
     let mut raw = server.raw();
     let mut count = |channels: &str, numbers: &str| -> u64 {
         let pattern = if name.contains('{') { format!("*{name}*") } else { format!("*{{{name}}}*") };
-        let channels: Vec<String> = cmd("PUBSUB").arg(channels).arg(pattern).query(&mut raw).expect("listed");
+        let mut channels: Vec<String> = cmd("PUBSUB").arg(channels).arg(pattern).query(&mut raw).expect("listed");
+        channels.retain(|channel| channel.rsplit_once(':').is_none_or(|(_, end)| end.parse::<tenure::ClientId>().is_err()));
         let counts: Vec<(String, u64)> = cmd("PUBSUB").arg(numbers).arg(channels).query(&mut raw).expect("counted");
         counts.into_iter().map(|(_, n)| n).sum()
     };
