@@ -56,8 +56,7 @@ fn is_measured(case: &Value) {
         assert!(case[number].as_f64() > Some(0.0), "{number}: {case}");
     }
     let [p50, p99, max] = ["p50_us", "p99_us", "max_us"].map(|time| case["cycle"][time].as_f64().expect("a time"));
-    // A quantile is the middle of its bucket.
-    assert!(0.0 < p50 && p50 <= p99 && p99 <= max * 1.02, "{case}");
+    assert!(0.0 < p50 && p50 <= p99 && p99 <= max, "{case}");
     assert!(case["least_served"].as_u64() <= case["most_served"].as_u64(), "{case}");
     let counted: u64 = case["histogram"].as_array().expect("bins").iter().filter_map(|bin| bin["count"].as_u64()).sum();
     assert_eq!(Some(counted), case["cycle"]["count"].as_u64(), "{case}");

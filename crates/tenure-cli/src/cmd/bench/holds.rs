@@ -38,7 +38,7 @@ pub(super) async fn hold(locker: &Locker, wanted: &Wanted) -> tenure::Result<Out
     let taken = Arc::new(Counts::default());
     let (guards, tasks) = take(locker, wanted, lease, &taken).await?;
     let took = clock::now() - since;
-    let grown_kib = clock::resident_kib().zip(memory).map(|(after, before)| after - before);
+    let grown_kib = clock::resident_kib().zip(memory).map(|(after, before)| (after - before).max(0));
     let (cpu, before) = (clock::cpu() - cpu, Used::now(locker));
     tokio::time::sleep(wanted.lasts).await;
     let Used { renewals, cpu: while_held } = Used::now(locker).since(before);

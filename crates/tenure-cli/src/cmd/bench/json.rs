@@ -87,7 +87,12 @@ fn case(row: &Row) -> CaseJson {
         cycles: all.cycles,
         cycles_per_s: median(rates),
         rounds: rates.clone(),
-        cycle: Times { max_us: Some(micros(all.longest as f64)), ..times(&all.latency) },
+        cycle: Times {
+            count: all.latency.count(),
+            p50_us: all.quantile(0.5).map(micros),
+            p99_us: all.quantile(0.99).map(micros),
+            max_us: Some(micros(all.longest as f64)),
+        },
         longest_wait_us: micros(all.longest_wait as f64),
         least_served: all.tasks.iter().min().copied().unwrap_or(0),
         most_served: all.tasks.iter().max().copied().unwrap_or(0),

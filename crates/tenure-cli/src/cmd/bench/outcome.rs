@@ -49,7 +49,7 @@ pub(super) struct Holds {
     pub(super) held: u64,
     pub(super) renewals: u64,
     pub(super) cpu: u64,
-    /// Memory that this process had more of; `None` where the system does not tell.
+    /// Memory that this process had more of with all of them; `None` where the system does not tell.
     pub(super) grown_kib: Option<i64>,
 }
 
@@ -57,6 +57,11 @@ impl Outcome {
     /// Cycles in a second.
     pub(super) fn rate(&self) -> f64 {
         if self.took == 0 { 0.0 } else { self.cycles as f64 * 1e9 / self.took as f64 }
+    }
+
+    /// A quantile of the cycles. Buckets have a width: it is not above the longest.
+    pub(super) fn quantile(&self, share: f64) -> Option<f64> {
+        self.latency.quantile(share).map(|nanos| nanos.min(self.longest as f64))
     }
 
     /// Adds what another process did at the same time.

@@ -87,7 +87,7 @@ impl<'a> Panel<'a> {
             text(svg, "small", x, base + 16.0, &time(tick).replace(".00", "").replace(".0", ""));
         }
         for (at, (name, share)) in (0_i32..).zip([("p50", 0.5), ("p99", 0.99)]) {
-            let Some(nanos) = all.latency.quantile(share) else { continue };
+            let Some(nanos) = all.quantile(share) else { continue };
             let (x, y) = (scale.at(nanos), top + 26.0 + 12.0 * f64::from(at));
             line(svg, "mark", (x, y - 8.0), (x, base));
             text(svg, "small", x + 3.0, y, &format!("{name} {}", time(nanos)));
@@ -141,7 +141,8 @@ mod tests {
     fn what_is_drawn_lies_within_the_picture() {
         let counts = Counts::default();
         [900, 40_000, 41_000, 2_000_000_000].into_iter().for_each(|nanos| counts.add(nanos));
-        let round = Outcome { cycles: 4, took: 1_000_000_000, latency: counts.total(), ..Outcome::default() };
+        let round =
+            Outcome { cycles: 4, took: 1_000_000_000, latency: counts.total(), longest: counts.longest(), ..Outcome::default() };
         let rows = [
             Row { case: &CASES[0], found: Found::of(&[round]) },
             Row { case: &CASES[4], found: Found::Skipped("no other process") },

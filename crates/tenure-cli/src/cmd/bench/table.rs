@@ -24,7 +24,7 @@ fn cells(row: &Row) -> [String; 9] {
     let Found::Rounds { rates, all } = &row.found else {
         return [id, "-".into(), "-".into(), "-".into(), "-".into(), "-".into(), "-".into(), "-".into(), "SKIPPED".into()];
     };
-    let quantile = |share| all.latency.quantile(share).map_or_else(|| "-".to_owned(), time);
+    let quantile = |share| all.quantile(share).map_or_else(|| "-".to_owned(), time);
     let (least, most) = (all.tasks.iter().min().unwrap_or(&0), all.tasks.iter().max().unwrap_or(&0));
     [
         id,
