@@ -1,5 +1,6 @@
 //! What was typed. [`plan`](crate::plan) turns it into what is to be done.
 
+mod bench;
 mod fence;
 mod notes;
 
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use bench::BenchArgs;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -73,6 +75,11 @@ pub(crate) enum Command {
     /// Needs redis-server, and starts it by itself; no store is used, and none is harmed.
     #[command(after_help = "See --help for what the columns mean.", after_long_help = crate::cmd::lab::HELP)]
     Lab(LabArgs),
+    /// Measure what locks cost on your own store.
+    ///
+    /// It loads the store for as long as it runs. Nobody else's locks are touched.
+    #[command(after_help = "See --help for the scenarios and what the columns mean.", after_long_help = bench::NOTES)]
+    Bench(BenchArgs),
     /// What a storage needs that checks tokens.
     #[command(subcommand)]
     Fence(FenceCommand),

@@ -12,6 +12,7 @@ mod states;
 use std::process::ExitCode;
 
 use clap::Parser;
+use tokio::runtime::{Builder, Runtime};
 
 use args::Cli;
 use exit::Failure;
@@ -19,7 +20,8 @@ use plan::{Plan, Store, Work};
 
 fn main() -> ExitCode {
     let words = std::env::args_os;
-    if let Some(end) = cmd::run::hidden_subcommand(words()).or_else(|| cmd::lab::hidden_subcommand(words())) {
+    let hidden = cmd::run::hidden_subcommand(words()).or_else(|| cmd::lab::hidden_subcommand(words()));
+    if let Some(end) = hidden.or_else(|| cmd::bench::hidden_subcommand(words())) {
         // tenure waits for this process, so it must not wait for the reader of its messages.
         output::voice::never_block();
         let code = end.report();
@@ -47,12 +49,18 @@ fn execute(plan: Plan) -> Result<u8, Failure> {
                 output::voice::never_block();
             }
             let store = Store { url: source.url()? };
-            // The program is started from this thread: it must live as long as the process does.
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let runtime = runtime.map_err(|e| Failure::new(exit::FAILED, format!("cannot start: {e}")))?;
-            runtime.block_on(on_store(&store, work))
+            runtime(&work)?.block_on(on_store(&store, work))
         }
     }
+}
+
+fn runtime(work: &Work) -> Result<Runtime, Failure> {
+    if matches!(work, Work::Bench(_)) {
+        return cmd::bench::runtime();
+    }
+    // The program is started from this thread: it must live as long as the process does.
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|e| Failure::new(exit::FAILED, format!("cannot start: {e}")))
 }
 
 async fn on_store(store: &Store, work: Work) -> Result<u8, Failure> {
@@ -62,6 +70,7 @@ async fn on_store(store: &Store, work: Work) -> Result<u8, Failure> {
         Work::Who { name, stripes: Some(n), json } => cmd::who::stripes(store, &name, n, json).await,
         Work::Ls { prefix, json } => cmd::ls::ls(store, &prefix, json).await,
         Work::Break { name, json } => cmd::break_::break_hold(store, &name, json).await,
+        Work::Bench(wanted) => cmd::bench::bench(store, &wanted).await,
         Work::Resize { name, permits, json } => cmd::resize::resize(store, &name, permits, json).await,
     }
 }

@@ -10,7 +10,8 @@ use clap::error::ErrorKind;
 use clap_complete::Shell;
 use tenure::{Mode, Resource};
 
-use crate::args::{Cli, Command, DdlArgs, ElectArgs, FenceCommand, KindArgs, LabArgs, LabCommand, RunArgs};
+use crate::args::{BenchArgs, Cli, Command, DdlArgs, ElectArgs, FenceCommand, KindArgs, LabArgs, LabCommand, RunArgs};
+use crate::cmd::bench::Bench;
 use crate::cmd::lab::Lab;
 use crate::source::Source;
 
@@ -55,6 +56,7 @@ pub(crate) enum Work {
         permits: u32,
         json: bool,
     },
+    Bench(Bench),
 }
 
 /// A program to run under a lock.
@@ -101,6 +103,7 @@ impl Plan {
             Command::Ls(args) => Work::Ls { prefix: args.prefix, json: args.json },
             Command::Break(args) => Work::Break { name: args.name, json: args.json },
             Command::Resize { one, permits } => Work::Resize { name: one.name, permits, json: one.json },
+            Command::Bench(args) => Work::Bench(Bench::new(args)),
             Command::Lab(LabArgs { command: Some(LabCommand::Ls { json }), .. }) => return Ok(Self::LabLs { json }),
             Command::Lab(LabArgs { ids, json, html, server, .. }) => return Ok(Self::Lab(Lab { ids, json, html, server })),
             Command::Completions { shell } => return Ok(Self::Completions(shell)),
@@ -166,6 +169,13 @@ impl Job {
             no_new_privs: args.ways.no_new_privs,
             cgroup: args.ways.cgroup,
         })
+    }
+}
+
+impl Bench {
+    fn new(args: BenchArgs) -> Self {
+        let BenchArgs { only, seconds, rounds, holds, json, svg } = args;
+        Self { only, lasts: seconds, rounds, holds: usize::try_from(holds).unwrap_or(usize::MAX), json, svg }
     }
 }
 

@@ -119,7 +119,7 @@ fn what_a_terminal_would_act_upon_is_escaped() {
 #[test]
 fn wrong_usage_is_2() {
     let store = Store::new();
-    let cases: [&[&str]; 25] = [
+    let cases: [&[&str]; 29] = [
         &[],
         &["nonsense"],
         &["run"],
@@ -143,6 +143,10 @@ fn wrong_usage_is_2() {
         &["resize", "x", "-1"],
         &["who", "x", "--stripes", "0"],
         &["who", "x", "--stripes", "100000"],
+        &["bench", "--only", "P1,P7"],
+        &["bench", "--seconds", "0"],
+        &["bench", "--rounds", "0"],
+        &["bench", "--holds", "0"],
         &["--url", "nosuch:", "ls"],
         &["--url", "sqlite:?nosuch=1", "ls"],
     ];
@@ -182,13 +186,14 @@ fn stripes_are_shown_in_one_table_also_those_that_are_free() {
 #[test]
 fn an_unreachable_store_is_69() {
     let store = Store::new();
-    let commands: [&[&str]; 6] = [
+    let commands: [&[&str]; 7] = [
         &["run", "--wait", "200ms", "x", "--", "true"],
         &["elect", "x", "--", "true"],
         &["who", "x"],
         &["who", "x", "--stripes", "2"],
         &["ls"],
         &["break", "x"],
+        &["bench", "--only", "P4"],
     ];
     for args in commands {
         let output = store.tenure([]).env("TENURE_URL", "redis://127.0.0.1:1").args(args).output().expect("starts");
@@ -212,7 +217,8 @@ fn a_password_is_never_printed() {
         "postgres://user:canary@host/db",
         "sqlite:/nonexistent/x.db?pass=canary",
     ];
-    let commands: [&[&str]; 10] = [
+    let commands: [&[&str]; 11] = [
+        &["bench", "--seconds", "0.05"],
         &["elect", "-v", "x", "--", "true"],
         &["resize", "x", "3"],
         &["who", "x", "--stripes", "2"],

@@ -1,4 +1,4 @@
-//! `tenure run` at a terminal: the program owns it, Ctrl-C and Ctrl-Z reach it, and tenure keeps out of the way.
+//! `tenure run` at a terminal: the program owns it, Ctrl-C and Ctrl-Z reach it, and tenure keeps out of the way. And the bar of `tenure bench`.
 #![cfg(target_os = "linux")]
 
 use std::fs::{File, OpenOptions};
@@ -150,4 +150,22 @@ fn waiting_shows_who_is_waited_for_and_the_line_is_erased() {
     assert_eq!(run.end().0, Some(130));
     eventually("the line to be erased", || screen.shows("\r\x1b[K"));
     drop(holder);
+}
+
+#[test]
+fn a_bench_shows_how_far_it_is() {
+    let (store, screen) = (Store::new(), Screen::new());
+    let run = screen.start(&store, ["bench", "--seconds", "0.6", "--only", "P1"]);
+    assert_eq!(run.end().0, Some(0));
+    eventually("a bar, and the table after it", || screen.shows("[####") && screen.shows(" %  P1: ") && screen.shows("CYCLES/S"));
+}
+
+#[test]
+fn ctrl_c_ends_a_bench_with_all_its_processes() {
+    let (store, mut screen) = (Store::new(), Screen::new());
+    let run = screen.start(&store, ["bench", "--seconds", "600", "--only", "P4"]);
+    eventually("P4 runs", || store.json(["ls", "--json"]) != serde_json::json!([]));
+    screen.typed(b"\x03");
+    assert_eq!(run.end().0, Some(130));
+    assert_eq!(store.json(["ls", "--json"]), serde_json::json!([]));
 }

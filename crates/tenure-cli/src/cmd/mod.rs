@@ -1,5 +1,6 @@
 //! The commands.
 
+pub(crate) mod bench;
 pub(crate) mod break_;
 pub(crate) mod docs;
 pub(crate) mod fence;

@@ -27,7 +27,7 @@ use crate::exit::{self, Failure};
 use crate::output;
 use crate::plan::{Job, Patience, Store};
 use lock::Lock;
-use signals::Signals;
+pub(super) use signals::Signals;
 use supervise::{Outcome, supervise};
 
 /// Runs a command line that tenure made for itself; `None` for one that a user typed.
@@ -45,7 +45,7 @@ pub(crate) fn hidden_subcommand(mut words: impl Iterator<Item = OsString>) -> Op
 }
 
 /// Starts tenure again under a hidden name.
-fn again(mark: &str) -> std::io::Result<Command> {
+pub(super) fn again(mark: &str) -> std::io::Result<Command> {
     let mut command = Command::new(own_program()?);
     command.arg0("tenure").arg(mark);
     Ok(command)
