@@ -100,7 +100,11 @@ fn a_store_of_one_process_skips_what_needs_several() {
     assert!(skipped["cycles"].is_null(), "{skipped}");
     let shown = run(&store, &["--only", "P4"]);
     assert_eq!(shown.status.code(), Some(0), "{shown:?}");
-    assert!(text(&shown.stdout).contains("SKIPPED: only one process can use this store"), "{shown:?}");
+    assert!(
+        text(&shown.stdout).contains("SKIPPED: only one process can use this store")
+            && text(&shown.stdout).contains("Nothing was measured"),
+        "{shown:?}"
+    );
 }
 
 fn the_table_says_what_was_checked_and_that_runs_do_not_compare() {
@@ -110,8 +114,14 @@ fn the_table_says_what_was_checked_and_that_runs_do_not_compare() {
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()), "no bar without a terminal");
     let lines: Vec<&str> = shown.lines().collect();
     assert!(lines[1].starts_with("CASE") && lines[1].ends_with("CHECKED"), "{shown}");
-    assert!(lines[2].starts_with("P1 ") && lines[2].ends_with(" ok") && lines[3].starts_with("P6 "), "{shown}");
-    for words in ["store: sqlite", "renewals", "Mutual exclusion and growing tokens were checked", "not comparable"] {
+    assert!(
+        lines[2].starts_with("P1 ")
+            && lines[2].ends_with(" exclusion, tokens: ok")
+            && lines[3].starts_with("P6 ")
+            && lines[3].ends_with(" none lost: ok"),
+        "{shown}"
+    );
+    for words in ["store: sqlite", "renewals", "All checks held", "not comparable"] {
         assert!(shown.contains(words), "{words}: {shown}");
     }
 }

@@ -25,7 +25,8 @@ least and the most served task had its turn. CPU is that of this process and tho
 tenure-bench: and random letters, behind the URL's own prefix, so that no lock of others is touched. Everything is given back at the end, also after Ctrl-C. On \
 Redis the last token of each name stays for the URL's token_ttl.
 
-At every grant it is checked that no other holder is inside and that the token is larger than the one before.
+CHECKED says what was looked at: on one name that no other holder is inside and that the token is larger than the one before (P1, P3, P4, \
+P5), on names of their own that tokens grow (P2), of locks that are held that none is lost (P6).
 
 Numbers of different runs or machines are not comparable.
 

@@ -56,6 +56,16 @@ impl Case {
     pub(super) fn group(&self) -> &'static str {
         self.id.split_once('-').map_or(self.id, |(group, _)| group)
     }
+
+    /// What is looked at while it runs.
+    pub(super) fn checks(&self) -> &'static str {
+        match self {
+            Self { kind: Kind::Hold, .. } => "none lost",
+            // Nobody else wants these names.
+            Self { one_name: false, .. } => "tokens",
+            _ => "exclusion, tokens",
+        }
+    }
 }
 
 #[cfg(test)]

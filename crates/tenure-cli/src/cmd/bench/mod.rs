@@ -145,12 +145,12 @@ impl Run<'_> {
                 Ok(holds::hold(locker, &holds::Wanted { holds, lasts, takers, prefix }).await?)
             }
             (_, Some(team)) => {
-                team.round(&name, Some(warm_up)).await?;
-                team.round(&name, None).await
+                let warm = team.round(&name, Some(warm_up)).await?;
+                Ok(after(&warm, team.round(&name, None).await?))
             }
             (_, None) => {
-                self.cycles(case, &name, warm_up).await?;
-                self.cycles(case, &name, lasts).await
+                let warm = self.cycles(case, &name, warm_up).await?;
+                Ok(after(&warm, self.cycles(case, &name, lasts).await?))
             }
         }
     }
@@ -161,6 +161,12 @@ impl Run<'_> {
         let round = Round::new(case, check, clock::now(), lasts);
         Ok(crowd::cycles(self.locker, round, name).await?)
     }
+}
+
+/// What was seen in the warm-up is not measured, but a fault there is one too.
+fn after(warm_up: &Outcome, mut round: Outcome) -> Outcome {
+    round.faults.add(warm_up.faults);
+    round
 }
 
 /// Prints and draws what was measured, and says how it ends.

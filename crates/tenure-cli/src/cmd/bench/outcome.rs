@@ -99,7 +99,7 @@ impl Outcome {
 }
 
 impl Faults {
-    fn add(&mut self, other: Self) {
+    pub(super) fn add(&mut self, other: Self) {
         self.intruders += other.intruders;
         self.stale_tokens += other.stale_tokens;
         self.lost += other.lost;

@@ -35,7 +35,7 @@ fn cells(row: &Row) -> [String; 9] {
         time(all.longest_wait as f64),
         format!("{least}/{most}"),
         time(per(all.cpu, all.total)),
-        checked(all.faults),
+        checked(row.case.checks(), all.faults),
     ]
 }
 
@@ -79,17 +79,20 @@ fn held(holds: &Holds, all: &Outcome) -> String {
 fn verdict(rows: &[Row]) -> String {
     let failed: Vec<_> = rows.iter().filter(|row| !row.is_well()).map(|row| row.case.id).collect();
     match &*failed {
-        [] => "Mutual exclusion and growing tokens were checked at every grant, and held.".to_owned(),
-        failed => format!("NOT SO: mutual exclusion, growing tokens and every lock kept and served, in {}", failed.join(", ")),
+        [] if rows.iter().all(|row| matches!(row.found, Found::Skipped(_))) => {
+            "Nothing was measured, and nothing checked.".to_owned()
+        }
+        [] => "All checks held; the column CHECKED says which: one holder at a time, tokens that grow, no lock lost.".to_owned(),
+        failed => format!("CHECKS FAILED in {}", failed.join(", ")),
     }
 }
 
-/// `ok`, or what must not be.
-pub(super) fn checked(faults: Faults) -> String {
+/// What was checked, or what was found that must not be.
+fn checked(checks: &str, faults: Faults) -> String {
     let Faults { intruders, stale_tokens, lost, stuck } = faults;
     let counts = [(intruders, "INTRUDERS"), (stale_tokens, "STALE TOKENS"), (lost, "LOST"), (stuck, "STUCK")];
     let found: Vec<_> = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
-    if found.is_empty() { "ok".to_owned() } else { found.join(", ") }
+    if found.is_empty() { format!("{checks}: ok") } else { found.join(", ") }
 }
 
 pub(super) fn per(whole: u64, parts: u64) -> f64 {
@@ -121,6 +124,7 @@ pub(super) fn time(nanos: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cmd::bench::cases::CASES;
 
     #[test]
     fn times_have_three_digits() {
@@ -129,8 +133,18 @@ mod tests {
     }
 
     #[test]
+    fn no_more_is_said_to_be_checked_than_was() {
+        let row = |found| Row { case: &CASES[4], found };
+        let bad = Outcome { faults: Faults { intruders: 1, ..Faults::default() }, ..Outcome::default() };
+        assert!(verdict(&[row(Found::Skipped("alone"))]).starts_with("Nothing was measured"));
+        assert!(verdict(&[row(Found::of(&[Outcome::default()]))]).starts_with("All checks held"));
+        let rows = [row(Found::of(&[Outcome::default(), bad]))];
+        assert_eq!((verdict(&rows), rows[0].is_well()), ("CHECKS FAILED in P4".to_owned(), false));
+    }
+
+    #[test]
     fn what_must_not_be_is_counted() {
-        assert_eq!(checked(Faults::default()), "ok");
-        assert_eq!(checked(Faults { intruders: 2, stuck: 1, ..Faults::default() }), "2 INTRUDERS, 1 STUCK");
+        assert_eq!(checked("tokens", Faults::default()), "tokens: ok");
+        assert_eq!(checked("tokens", Faults { intruders: 2, stuck: 1, ..Faults::default() }), "2 INTRUDERS, 1 STUCK");
     }
 }
