@@ -31,6 +31,7 @@ fn replace(runtime: Option<Handle>) -> Option<Handle> {
 }
 
 /// Looks at the runtime of the caller. `None`: the background takes this step, or the caller has an executor of another kind.
+#[cfg(feature = "redis")]
 pub(crate) fn runtime<T>(look: impl FnOnce(&Handle) -> T) -> Option<T> {
     RUNTIME.try_with(|present| present.borrow().as_ref().map(look)).ok().flatten()
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tenure::backend::{Attempt, Backend, Claim, Client, Layer, Layered};
 use tenure::backends::memory::Memory;
 use tenure::clock::Clock;
-use tenure::{Builder, ClientId, Locker, Result};
+use tenure::{Builder, ClientId, Locker, LostReason, Result};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -181,4 +181,24 @@ async fn a_claim_of_another_client_of_a_file_is_told_to_the_one_that_lingers() {
     assert_eq!((one.stats().granted, one.stats().handed_over), (5, 45));
     one.close().await.expect("closed");
     other.close().await.expect("closed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_with_less_time_is_looked_after_in_time() {
+    let locker = builder().linger(Duration::from_secs(5)).connect("memory:").await.expect("connected");
+    locker.mutex("a").lock().await.expect("locked").release().await.expect("given back");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let began = Instant::now();
+    let short = locker.mutex("a").max_hold(Duration::from_millis(10)).lock().await.expect("locked");
+    // The keeper's own timer stood at the end of the linger time.
+    assert_eq!(short.lost().await.reason, LostReason::MaxHold);
+    assert!(began.elapsed() < Duration::from_millis(50), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_does_not_linger_gives_back_what_it_was_handed() {
+    let (one, other) = two("handed").await;
+    one.mutex("a").lock().await.expect("locked").release().await.expect("given back");
+    one.mutex("a").linger(Duration::ZERO).lock().await.expect("locked").release().await.expect("given back");
+    assert!(other.mutex("a").try_lock().await.expect("asked").is_some());
 }

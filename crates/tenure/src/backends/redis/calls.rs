@@ -187,6 +187,8 @@ impl Drop for InFlightCall<'_> {
         if self.completed {
             return;
         }
+        // Its undoing must not overtake it over another connection than its own.
+        self.link.near.discard(None);
         // A short lease cuts calls off after a few milliseconds: once may be a hiccup, twice in a row is not.
         let again = self.link.cut_off.fetch_add(1, Ordering::Relaxed) > 0;
         if again || self.began.elapsed() >= HICCUP {

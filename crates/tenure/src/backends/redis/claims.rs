@@ -55,7 +55,10 @@ impl Redis {
     /// Tells a holder that another client waits, if it keeps what it does not use.
     pub(super) fn tell_holder(&self, holder: Option<&str>) {
         let lingers = holder.and_then(|holder| holder.parse::<OwnerId>().ok()).filter(|owner| owner.lingers());
-        let Some(owner) = lingers.filter(|owner| owner.client != self.client.id) else { return };
+        let Some(owner) = lingers else { return };
+        if owner.client == self.client.id {
+            return self.router.shared.watched.losses.wanted(owner);
+        }
         let channel = channel(self.layout, &self.prefix, owner.client);
         let (router, mut publish) = (Arc::clone(&self.router), cmd(self.publish()));
         publish.arg(&channel).arg(owner.number);

@@ -41,7 +41,7 @@ pub(super) struct Near {
 #[derive(Default)]
 struct State {
     present: Option<(Id, Arc<Live>)>,
-    /// Calls in a row without another one beside them, and since when.
+    /// Calls without another one beside them, and since when.
     alone: u32,
     since: Option<Instant>,
     /// The runtime on which one is being made, or could not be made.
@@ -132,11 +132,13 @@ impl Link {
 
     async fn dial_near(&self, beside: &Live) -> Option<Arc<Live>> {
         let (me, id) = (Weak::clone(&self.me), self.shared.next_id());
-        // Nothing is to be pushed over it. What is, all the same, may be taken for an answer.
+        let generation = Arc::clone(&beside.aborted);
         let on_push = move |push: PushInfo| {
-            let harmless = matches!(push.kind, PushKind::Invalidate | PushKind::Other(_));
-            if let (false, Some(link)) = (harmless, me.upgrade()) {
-                link.near.discard(Some(id));
+            match (&push.kind, me.upgrade()) {
+                (PushKind::Disconnection, Some(link)) => link.near.discard(Some(id)),
+                (PushKind::Invalidate | PushKind::Other(_), _) | (_, None) => {}
+                // Nothing is to be pushed over it. redis-rs may take it for an answer, and every later answer would be that of another call.
+                (_, Some(link)) => link.abort(&generation),
             }
             Ok::<(), ()>(())
         };

@@ -101,6 +101,7 @@ impl Redis {
         {
             places.keep(&channel, asked, ends);
         }
+        self.tell_holder(holder.as_deref());
         if let Some(link) = answer.live.link.upgrade() {
             within = within.min(link.waits_in_line(&channel, claim, items.get(4) != Some(&Value::Int(0))));
         }

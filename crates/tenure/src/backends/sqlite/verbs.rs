@@ -226,7 +226,6 @@ impl Verbs<'_> {
         }
     }
 
-    /// Removes all that the clients left, and all that has run out.
     /// Tells holders that keep what no task has that it is wanted.
     fn tell_who_lingers(&mut self, holds: &[Hold]) {
         for owner in holds.iter().filter_map(|hold| hold.owner.parse::<OwnerId>().ok()).filter(|owner| owner.lingers()) {
@@ -234,6 +233,7 @@ impl Verbs<'_> {
         }
     }
 
+    /// Removes all that the clients left, and all that has run out.
     pub(super) fn sweep(&mut self, dead: Vec<ClientId>) -> rusqlite::Result<()> {
         for client in dead {
             self.bury(client)?;

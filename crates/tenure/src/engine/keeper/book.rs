@@ -37,6 +37,13 @@ pub(super) enum Look {
     Suspect,
 }
 
+/// When something is to be done for a hold.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Times {
+    pub(super) due: Instant,
+    pub(super) renew_at: Instant,
+}
+
 #[derive(Debug)]
 pub(super) struct KeptHold {
     pub(super) hold: Arc<Hold>,
@@ -88,6 +95,13 @@ impl KeptHold {
 
     pub(super) fn due(&self) -> Instant {
         self.due
+    }
+
+    /// When it is looked at next, and when its lease asks for a renewal.
+    pub(super) fn times(&self) -> Times {
+        let due = self.due;
+        let by_lease = self.granted_at.after(self.until.since(self.granted_at) / 3).max(due);
+        Times { due, renew_at: if self.look.is_some() { by_lease } else { due } }
     }
 
     /// It shall be renewed the first time, also if its lease is fixed.

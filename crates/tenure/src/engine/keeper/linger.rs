@@ -1,6 +1,6 @@
 //! Lingering: a hold that no task has stays with the process for a while, and the next task that asks has it without a round trip.
 
-use super::book::KeptHold;
+use super::book::{KeptHold, Times};
 use super::{Keeper, Release};
 use crate::clock::Instant;
 use crate::engine::guard::Held;
@@ -11,8 +11,8 @@ use crate::engine::turnstile::{Next, Turn, Waiter};
 pub(super) struct Idle {
     /// Then it is given back.
     pub(super) until: Instant,
-    /// When it is to be renewed, if a task has it by then.
-    renew_at: Instant,
+    /// When it is to be looked at and renewed, if a task has it by then.
+    times: Times,
     /// There is work to do although the locker and all guards may be gone.
     _keeper: Keeper,
 }
@@ -29,27 +29,22 @@ impl KeptHold {
     /// Until when it may be idle, if it may. Counted from the first release: clients that cannot tell that they wait, wait for no longer
     /// than that. And not past the next renewal: only a hold that a task has is worth one.
     fn lingers(&self, now: Instant, renew_at: Instant) -> Option<Instant> {
-        if self.is_wanted || !self.hold.claim.owner.lingers() {
+        let linger = self.hold.terms.linger;
+        if self.is_wanted || linger.is_zero() || !self.hold.claim.owner.lingers() {
             return None;
         }
-        let until = self.lingers_until.unwrap_or(now.after(self.hold.terms.linger)).min(renew_at);
+        let until = self.lingers_until.unwrap_or(now.after(linger)).min(renew_at);
         (now < until).then_some(until)
     }
 }
 
 impl Keeper {
     /// Passes a hold to the next task in the queue under the next reserved token, without a round trip, or keeps it for one to come.
-    pub(super) fn pass_on(
-        &self,
-        entry: &mut KeptHold,
-        now: Instant,
-        renew_at: Instant,
-        left: &mut Vec<Waiter>,
-    ) -> Option<Passed> {
+    pub(super) fn pass_on(&self, entry: &mut KeptHold, now: Instant, times: Times, left: &mut Vec<Waiter>) -> Option<Passed> {
         if !entry.can_be_handed_over(now) {
             return None;
         }
-        let lingers = entry.lingers(now, renew_at);
+        let lingers = entry.lingers(now, times.renew_at);
         let owner = entry.hold.claim.owner.number;
         match entry.turn.as_ref()?.next_with(&entry.hold.terms, lingers.map(|_| owner), left) {
             Next::Task(next) => {
@@ -59,7 +54,7 @@ impl Keeper {
             Next::Idle => {
                 let until = lingers?;
                 entry.lingers_until.get_or_insert(now.after(entry.hold.terms.linger));
-                entry.idle = Some(Idle { until, renew_at, _keeper: self.clone() });
+                entry.idle = Some(Idle { until, times, _keeper: self.clone() });
                 Some(Passed::Idle)
             }
             Next::None => None,
@@ -76,13 +71,17 @@ impl Keeper {
         let Some(entry) = book.entry(owner) else { return };
         // Without one it is being given back: then the task gets the turn.
         let Some(idle) = entry.idle.take() else { return };
-        let passed = if closed { None } else { self.pass_on(entry, now, idle.renew_at, &mut left) };
+        let passed = if closed { None } else { self.pass_on(entry, now, idle.times, &mut left) };
         match passed {
             Some(Passed::On(next, held)) => {
-                let due = idle.renew_at.min(entry.ends());
-                book.schedule_at(owner, due);
-                drop(book);
+                // The next one may have less time.
+                let due = idle.times.due.min(entry.ends());
+                let wake = book.schedule_at(owner, due);
                 self.settings().counters.holding.up();
+                drop(book);
+                if wake {
+                    self.0.wake.notify_one();
+                }
                 self.hand_over(next, held);
             }
             // The task has left in this moment.

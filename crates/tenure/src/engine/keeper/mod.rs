@@ -137,10 +137,10 @@ impl Keeper {
         counters.held(held_for);
         counters.released.up();
         debug!(name = ?hold.claim.resource, token = %hold.token, ?held_for, "released");
-        let renew_at = entry.due();
-        if !closed && let Some(passed) = self.pass_on(entry, now, renew_at, &mut left) {
+        let times = entry.times();
+        if !closed && let Some(passed) = self.pass_on(entry, now, times, &mut left) {
             // The next one may have less time. Always: the keeper may have taken it off the schedule, to find it given back.
-            let due = renew_at.min(entry.ends());
+            let due = if entry.idle.is_some() { entry.ends() } else { times.due.min(entry.ends()) };
             let wake = book.schedule_at(hold.claim.owner.number, due);
             drop(book);
             if wake {
