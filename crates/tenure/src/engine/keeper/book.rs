@@ -93,10 +93,6 @@ impl KeptHold {
         }
     }
 
-    pub(super) fn due(&self) -> Instant {
-        self.due
-    }
-
     /// When it is looked at next, and when its lease asks for a renewal.
     pub(super) fn times(&self) -> Times {
         let due = self.due;
