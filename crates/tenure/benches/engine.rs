@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use measure::{Bar, Contender, Report, as_float, crowd};
+use measure::{Bar, Contender, Report, Section, as_float, crowd, one_thread, threads};
 use raw::Raw;
 use tenure::backend::OwnerIds;
 use tenure::backend::{Attempt, Backend, Claim, Client, Mode, Queue, Released};
@@ -25,49 +25,13 @@ use tenure::backends::memory::Memory;
 use tenure::clock::Clock;
 use tenure::{ClientId, Locker, Mutex, Resource};
 use tenure_testkit::RedisServer;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 
 const CROWD: usize = 64;
 
-type Section = (&'static str, fn(&mut Report));
-
 fn main() -> ExitCode {
     let sections: [Section; 3] = [("memory", memory), ("handover", hand_over), ("redis", redis)];
-    let (mut check, mut chosen) = (false, sections.to_vec());
-    let mut arguments = std::env::args().skip(1);
-    while let Some(argument) = arguments.next() {
-        match &*argument {
-            "--check" => check = true,
-            "--only" => {
-                let only = arguments.next();
-                chosen.retain(|(name, _)| only.as_deref() == Some(name));
-            }
-            // Cargo's own.
-            "--bench" => {}
-            _ => chosen.clear(),
-        }
-    }
-    if chosen.is_empty() {
-        eprintln!("unknown arguments; allowed are --check and --only memory|handover|redis");
-        return ExitCode::from(2);
-    }
-    if let Some(done) = heap::run_counted() {
-        return done;
-    }
-    let mut report = Report::default();
-    for (_, section) in chosen {
-        section(&mut report);
-    }
-    let missed = report.end();
-    if check && missed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
-}
-
-fn one_thread() -> Runtime {
-    Builder::new_current_thread().enable_all().build().expect("a runtime")
-}
-
-fn threads(count: usize) -> Runtime {
-    Builder::new_multi_thread().worker_threads(count).enable_all().build().expect("a runtime")
+    measure::run(&sections)
 }
 
 fn claim(client: ClientId) -> Claim {

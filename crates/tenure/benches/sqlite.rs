@@ -18,10 +18,10 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 
 use bare::Bare;
-use measure::{Bar, Contender, Report, crowd};
+use measure::{Bar, Contender, Report, Section, crowd, one_thread, threads};
 use tempfile::TempDir;
 use tenure::{Locker, Mutex};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 
 /// Tasks on names of their own, tasks on one name, and processes with tasks each on one name.
 const OWN: usize = 64;
@@ -31,49 +31,13 @@ const TASKS: usize = 4;
 /// Says to a process of the crowd which way it goes.
 const WAY: &str = "TENURE_BENCH_WAY";
 
-type Section = (&'static str, fn(&mut Report));
-
 fn main() -> ExitCode {
     if let Some(way) = std::env::var_os(WAY) {
         run_in_crowd(way == "flock");
         return ExitCode::SUCCESS;
     }
     let sections: [Section; 4] = [("one", one), ("own", own), ("shared", shared), ("processes", processes)];
-    let (mut check, mut chosen) = (false, sections.to_vec());
-    let mut arguments = std::env::args().skip(1);
-    while let Some(argument) = arguments.next() {
-        match &*argument {
-            "--check" => check = true,
-            "--only" => {
-                let only = arguments.next();
-                chosen.retain(|(name, _)| only.as_deref() == Some(name));
-            }
-            // Cargo's own.
-            "--bench" => {}
-            _ => chosen.clear(),
-        }
-    }
-    if chosen.is_empty() {
-        eprintln!("unknown arguments; allowed are --check and --only one|own|shared|processes");
-        return ExitCode::from(2);
-    }
-    if let Some(done) = heap::run_counted() {
-        return done;
-    }
-    let mut report = Report::default();
-    for (_, section) in chosen {
-        section(&mut report);
-    }
-    let missed = report.end();
-    if check && missed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
-}
-
-fn one_thread() -> Runtime {
-    Builder::new_current_thread().enable_all().build().expect("a runtime")
-}
-
-fn threads(count: usize) -> Runtime {
-    Builder::new_multi_thread().worker_threads(count).enable_all().build().expect("a runtime")
+    measure::run(&sections)
 }
 
 fn dir() -> TempDir {

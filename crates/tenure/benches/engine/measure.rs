@@ -1,9 +1,10 @@
 //! Contenders, rounds and verdicts.
 
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
 const ROUNDS: usize = 11;
@@ -223,4 +224,47 @@ fn cpu() -> f64 {
 #[expect(clippy::cast_precision_loss)]
 pub(crate) fn as_float(n: u64) -> f64 {
     n as f64
+}
+
+/// A part of a bench, and the name by which it is asked for.
+pub(crate) type Section = (&'static str, fn(&mut Report));
+
+/// Runs the sections that the arguments choose. With `--check`, a missed bar is a failure.
+pub(crate) fn run(sections: &[Section]) -> ExitCode {
+    let (mut check, mut chosen) = (false, sections.to_vec());
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match &*argument {
+            "--check" => check = true,
+            "--only" => {
+                let only = arguments.next();
+                chosen.retain(|(name, _)| only.as_deref() == Some(name));
+            }
+            // Cargo's own.
+            "--bench" => {}
+            _ => chosen.clear(),
+        }
+    }
+    if chosen.is_empty() {
+        let names: Vec<_> = sections.iter().map(|(name, _)| *name).collect();
+        eprintln!("unknown arguments; allowed are --check and --only {}", names.join("|"));
+        return ExitCode::from(2);
+    }
+    if let Some(done) = crate::heap::run_counted() {
+        return done;
+    }
+    let mut report = Report::default();
+    for (_, section) in chosen {
+        section(&mut report);
+    }
+    let missed = report.end();
+    if check && missed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+pub(crate) fn one_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+pub(crate) fn threads(count: usize) -> Runtime {
+    Builder::new_multi_thread().worker_threads(count).enable_all().build().expect("a runtime")
 }
